@@ -1,0 +1,28 @@
+# Outside libraries; docs/dependencies.md says why each. Nothing is downloaded.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark CONFIG REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
+pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
+find_package(yaml-cpp CONFIG REQUIRED)
+
+# LLVM 19 or newer, as the one shared library. Its headers stay behind
+# patch/isa and tests/softgpu/interp.
+foreach(version 19 20 21)
+  if(NOT LLVM_FOUND)
+    find_package(LLVM ${version} CONFIG QUIET PATHS /usr/lib/llvm-${version})
+  endif()
+endforeach()
+if(NOT LLVM_FOUND)
+  message(FATAL_ERROR "LLVM 19 or newer is needed (apt install llvm-19-dev)")
+endif()
+add_library(rjdbi_llvm INTERFACE)
+target_include_directories(rjdbi_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+target_link_libraries(rjdbi_llvm INTERFACE LLVM)
+target_link_directories(rjdbi_llvm INTERFACE ${LLVM_LIBRARY_DIRS})

@@ -1,0 +1,37 @@
+# Compiler settings shared by every target, and the sanitizer switch.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+# -g1 keeps backtraces and halves link time of the gRPC-using programs.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1")
+
+set(RJDBI_SANITIZE "" CACHE STRING "address,undefined or thread")
+if(RJDBI_SANITIZE)
+  add_compile_options(-fsanitize=${RJDBI_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${RJDBI_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Warnings are errors in our code; generated code is exempt (it does not link
+# this target).
+add_library(rjdbi_warnings INTERFACE)
+target_compile_options(rjdbi_warnings INTERFACE
+  -Wall -Wextra -Werror -Wno-missing-field-initializers
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Wextra-semi>)
+target_include_directories(rjdbi_warnings INTERFACE ${PROJECT_SOURCE_DIR})
