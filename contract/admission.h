@@ -1,0 +1,46 @@
+// Admission: one code object and the attachments that want it, judged site by
+// site. The daemon and rjctl's offline verbs both call this and nothing else.
+#ifndef CONTRACT_ADMISSION_H_
+#define CONTRACT_ADMISSION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "patch/plan/rewriter.h"
+#include "rjdbi/v1/contract.pb.h"
+
+namespace rjdbi::contract {
+
+// Changes whenever the same input could give a different answer: part of every
+// cache key.
+inline constexpr char kEngineVersion[] = "1";
+
+struct Policy {
+  v1::Budget ceiling;     // an attachment's own budget cannot exceed these
+  v1::Budget defaults;    // for fields that an attachment leaves unset
+  bool allow_sabotage = false;  // first of the two opt-ins
+  uint64_t max_code_object_bytes = uint64_t{256} << 20;
+};
+Policy DefaultPolicy();
+
+struct Admission {
+  v1::AdmissionRecord record;
+  std::vector<uint8_t> patched;           // empty: load the original
+  std::vector<patch::WordFixup> fixups;   // file offsets in `patched`
+};
+
+// Never fails for what the bytes contain: an object that cannot be worked on
+// gives a record with object_violations and coverage that says so. The
+// attachments must already match the process; kernels are matched here.
+Admission Admit(absl::Span<const uint8_t> object, const std::vector<v1::Attachment>& attachments,
+                const Policy& policy, patch::Rewriter& rewriter);
+
+// Whether a spec can be accepted at all (selector parses, probe exists, opt-ins
+// given, budgets within ceilings). Empty: yes.
+std::vector<v1::Violation> CheckSpec(const v1::AttachmentSpec& spec, const Policy& policy);
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_ADMISSION_H_

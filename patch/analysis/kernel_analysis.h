@@ -1,0 +1,62 @@
+// One kernel, decoded and analysed: instructions, control flow, liveness,
+// registers with loads in flight. Made lazily, kernel by kernel.
+#ifndef PATCH_ANALYSIS_KERNEL_ANALYSIS_H_
+#define PATCH_ANALYSIS_KERNEL_ANALYSIS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "patch/codeobject/code_object.h"
+#include "patch/isa/isa.h"
+#include "patch/plan/reason.h"
+
+namespace rjdbi::patch {
+
+struct BasicBlock {
+  uint32_t first = 0, last = 0;  // instruction indices, inclusive
+  std::vector<uint32_t> successors, predecessors;
+  bool entry = false;
+};
+
+class KernelAnalysis {
+ public:
+  // `object` and `isa` must outlive the result. INVALID_ARGUMENT: the kernel's
+  // code range is not file-backed. Undecodable bytes are not an error: see
+  // undecodable_offset().
+  static absl::StatusOr<std::unique_ptr<KernelAnalysis>> Create(const CodeObject& object,
+                                                                size_t kernel_index, Isa& isa);
+  virtual ~KernelAnalysis() = default;
+
+  virtual const CodeObject& object() const = 0;
+  virtual size_t kernel_index() const = 0;
+  virtual const Kernel& kernel() const = 0;
+  virtual Isa& isa() const = 0;
+  virtual absl::Span<const uint8_t> code() const = 0;  // from the kernel's entry
+
+  virtual const std::vector<Instruction>& instructions() const = 0;
+  virtual const std::vector<BasicBlock>& blocks() const = 0;
+  virtual std::optional<uint32_t> InstructionAt(uint64_t offset) const = 0;
+  virtual std::optional<uint64_t> undecodable_offset() const = 0;
+  virtual bool has_indirect_branch() const = 0;
+  // Some reachable instruction calls; everything live by convention is live.
+  virtual bool has_calls() const = 0;
+
+  // Just before instruction i executes. VGPR writes under EXEC never kill.
+  virtual const RegisterSet& LiveBefore(uint32_t i) const = 0;
+  // Registers that a load, in flight on some path to i, may still write.
+  virtual const RegisterSet& PendingBefore(uint32_t i) const = 0;
+  // Every register that the kernel (or, with calls, anything in the object)
+  // mentions anywhere.
+  virtual const RegisterSet& mentioned() const = 0;
+
+  // Whether instruction i may be displaced into a trampoline; nullopt: yes.
+  virtual std::optional<Refusal> Immovable(uint32_t i) const = 0;
+};
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_ANALYSIS_KERNEL_ANALYSIS_H_

@@ -1,0 +1,77 @@
+// The instruction set behind one narrow interface: decode, print, assemble.
+// LLVM MC does the work; no LLVM type appears here. One Isa per thread.
+#ifndef PATCH_ISA_ISA_H_
+#define PATCH_ISA_ISA_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "patch/codeobject/code_object.h"
+#include "patch/isa/generation.h"
+#include "patch/isa/register_set.h"
+
+namespace rjdbi::patch {
+
+enum class MemoryKind : uint8_t { kNone, kGlobal, kFlat, kScratch, kLds, kGds, kScalar, kBuffer, kImage };
+
+struct InstructionOperand {
+  enum class Kind : uint8_t { kRegister, kImmediate };
+  Kind kind = Kind::kImmediate;
+  bool is_def = false;
+  uint16_t reg = 0;     // Register; first of `count`
+  uint8_t count = 1;    // consecutive registers
+  int64_t imm = 0;
+};
+
+// One decoded instruction. Offsets are relative to the span that was decoded.
+struct Instruction {
+  uint64_t offset = 0;
+  uint8_t size = 0;                 // bytes: 4, 8, 12 (up to 20)
+  std::string_view opcode;          // assembler mnemonic: "ds_add_u32", static storage
+  RegisterSet defs, uses;           // explicit and implicit
+  RegisterSet partial_defs;         // written only under EXEC, or half-written: never a kill
+  std::vector<InstructionOperand> operands;
+
+  // Control flow.
+  bool branch = false, conditional = false, indirect = false, call = false, ends_program = false;
+  bool barrier = false;
+  std::optional<int64_t> target_offset;  // direct branches: from the span's start; may lie outside
+
+  bool reads_pc = false;            // s_getpc and kin
+  bool is_clause = false;           // s_clause; clause_length follows
+  uint8_t clause_length = 0;        // instructions covered after this one
+  bool valu = false, salu = false, trans = false, mfma = false;
+  MemoryKind memory = MemoryKind::kNone;
+  bool load = false, store = false, atomic = false, returns_value = false;
+  bool waitcnt = false;             // any s_waitcnt form
+  bool sendmsg = false, trap = false, setreg = false;
+  int64_t memory_offset = 0;        // instruction offset of memory forms
+};
+
+class Isa {
+ public:
+  // UNIMPLEMENTED: LLVM lacks the processor. wavefront_size: 32 or 64.
+  static absl::StatusOr<std::unique_ptr<Isa>> Create(const TargetId& target, uint32_t wavefront_size);
+  virtual ~Isa() = default;
+
+  virtual const Generation& generation() const = 0;
+  virtual uint32_t wavefront_size() const = 0;
+
+  // nullopt: undecodable at that offset.
+  virtual std::optional<Instruction> Decode(absl::Span<const uint8_t> code, uint64_t offset) = 0;
+  // Disassembly, LLVM's spelling, whitespace normalised to single blanks.
+  virtual std::string Print(absl::Span<const uint8_t> code, uint64_t offset) = 0;
+  // Assembles text (several lines allowed, no labels or directives).
+  // INVALID_ARGUMENT with the assembler's message and line.
+  virtual absl::StatusOr<std::vector<uint8_t>> Assemble(std::string_view text) = 0;
+};
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_ISA_ISA_H_

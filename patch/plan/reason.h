@@ -1,0 +1,52 @@
+// Why the patch engine could not do something, as codes. contract/catalogue
+// gives each its stable id, wording and next step.
+#ifndef PATCH_PLAN_REASON_H_
+#define PATCH_PLAN_REASON_H_
+
+#include <cstdint>
+#include <string>
+
+namespace rjdbi::patch {
+
+enum class Reason : uint16_t {
+  kNone,
+  // The site.
+  kSiteBranch,             // a direct branch cannot be displaced
+  kSiteIndirectTransfer,   // s_setpc, s_swappc, s_call, s_rfe
+  kSiteProgramEnd,
+  kSitePcRelative,         // s_getpc and kin
+  kSiteInsideClause,
+  kSiteInsideGprIndexRegion,
+  kSiteUndecodable,        // the kernel does not decode around the site
+  kSiteBranchTargetInside, // a branch lands inside the displaced bytes
+  kSiteUnresolvedControl,  // an indirect branch may land anywhere in the kernel
+  kSiteTooShort,
+  kSiteDealloc,            // after VGPR deallocation
+  // Registers.
+  kNoSgprPair,             // observed, limit: registers
+  kNoVgprs,
+  kSgprGrowthImpossible,   // hardware limit
+  kVgprGrowthImpossible,
+  kSgprBudget,
+  kVgprBudget,
+  kLinkPairUnavailable,    // s30/s31 for probes that call
+  // Placement.
+  kOutOfBranchReach,
+  kNoSegmentSlot,          // no program header can be recycled
+  // The object.
+  kKernargPreloadEntry,    // two hardware entries
+  kUnknownProcessor,
+  kAssemblerFailed,        // LLVM refused our own text: a bug of ours
+};
+
+// A refusal before wording: `observed` and `limit` carry units.
+struct Refusal {
+  Reason reason = Reason::kNone;
+  std::string observed;
+  std::string limit;
+  std::string detail;  // one sentence, specific to this case
+};
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_PLAN_REASON_H_

@@ -1,0 +1,84 @@
+// The rewriter as its callers see it: plan a probe at a site, then emit an image
+// with every plan that was admitted. contract/ judges plans through this
+// interface without seeing patch/rewrite, so that it can catch its mistakes.
+#ifndef PATCH_PLAN_REWRITER_H_
+#define PATCH_PLAN_REWRITER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "patch/analysis/kernel_analysis.h"
+#include "patch/codeobject/code_object.h"
+#include "patch/plan/reason.h"
+
+namespace rjdbi::patch {
+
+enum class Probe : uint8_t { kNop, kCountWaves, kCountLanes, kSabotage };
+
+struct ProbeRequest {
+  Probe probe = Probe::kNop;
+  uint32_t counter_index = 0;  // 64-bit slot in the counter buffer (counting probes)
+  uint32_t max_sgpr_delta = 0;
+  uint32_t max_vgpr_delta = 0;
+};
+
+// A 32-bit word that the agent fills with half of (counter base + addend).
+struct WordFixup {
+  uint64_t offset = 0;  // of the word: into the sequence, or into the image file
+  bool high_half = false;
+  uint64_t addend = 0;  // bytes
+};
+
+// One probe at one site, ready to be judged and emitted.
+struct SitePlan {
+  uint32_t instruction = 0;      // index in the kernel's analysis
+  size_t kernel_index = 0;
+  Probe probe = Probe::kNop;
+  std::vector<uint8_t> sequence; // the injected code, guards, saves and restores included;
+                                 // not the displaced instruction nor the jumps
+  std::vector<WordFixup> fixups; // offsets into `sequence`
+  RegisterSet temporaries;       // registers used that hold nothing the application needs
+  RegisterSet grown;             // subset of temporaries beyond the kernel's allocation
+  uint32_t required_sgprs = 0;   // kernel's ordinary SGPRs (highest used + 1) after this plan
+  uint32_t required_vgprs = 0;
+  int32_t sgpr_delta = 0;        // growth of the allocation
+  int32_t vgpr_delta = 0;
+  uint32_t injected_instructions = 0;  // executed per event: sequence plus jumps
+  uint32_t telemetry_bytes_per_event = 0;
+  bool drains_waits = false;     // a declared degradation
+};
+
+struct EmittedSite {
+  size_t plan = 0;               // index into the plans given
+  std::optional<Refusal> refusal;  // placement failed; others are unaffected
+  uint64_t trampoline_vaddr = 0;
+};
+
+struct RewriteResult {
+  std::vector<uint8_t> image;    // empty when no plan could be placed
+  std::vector<WordFixup> fixups; // offsets into the file
+  std::vector<EmittedSite> sites;
+  int64_t code_growth = 0;       // bytes
+};
+
+class Rewriter {
+ public:
+  virtual ~Rewriter() = default;
+  // Plans; changes nothing.
+  virtual std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
+                                               const ProbeRequest& request) = 0;
+  // Several plans may share a site: they run in the given order. `kernels` holds
+  // an analysis for every kernel_index that a plan names. Deterministic.
+  // INTERNAL only for a bug; a site that cannot be placed is a refusal.
+  virtual absl::StatusOr<RewriteResult> Emit(const CodeObject& object,
+                                             const std::vector<const KernelAnalysis*>& kernels,
+                                             const std::vector<SitePlan>& plans) = 0;
+};
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_PLAN_REWRITER_H_
