@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Checks that every #include and every CMake link respects the layering.
+
+Usage: check_layering.py ROOT   exits 1 and lists each forbidden edge.
+
+The rules are the table of docs/architecture.md: a folder may use itself, what
+the table allows, and system or library headers that the table does not forbid.
+"""
+import pathlib
+import re
+import sys
+
+# folder -> project folders that it may include from (prefixes).
+ALLOWED = {
+    "patch/codeobject": ["patch/codeobject"],
+    "patch/isa": ["patch/isa", "patch/codeobject"],
+    "patch/plan": ["patch/plan", "patch/analysis", "patch/isa", "patch/codeobject"],
+    "patch/analysis": ["patch/analysis", "patch/plan/reason.h", "patch/isa", "patch/codeobject"],
+    "patch/rewrite": ["patch/rewrite", "patch/plan", "patch/analysis", "patch/isa", "patch/codeobject"],
+    "contract": ["contract", "patch/plan", "patch/analysis", "patch/isa", "patch/codeobject", "rjdbi/v1"],
+    "daemon": ["daemon", "contract", "patch", "rjdbi/v1"],
+    "agent": ["agent", "rjdbi/v1"],
+    "clients": ["clients", "contract", "patch", "rjdbi/v1"],
+    "tests/softgpu": ["tests/softgpu"],
+}
+# folder -> library header prefixes that it must not see.
+FORBIDDEN = {
+    "patch/codeobject": ["llvm/MC", "grpc", "google/protobuf", "spdlog"],
+    "patch/analysis": ["llvm/", "grpc", "google/protobuf", "spdlog"],
+    "patch/rewrite": ["llvm/", "grpc", "google/protobuf", "spdlog"],
+    "patch/plan": ["llvm/", "grpc", "google/protobuf", "spdlog"],
+    "patch/isa": ["grpc", "google/protobuf", "spdlog"],
+    "contract": ["llvm/", "grpc", "spdlog"],
+    "daemon": ["llvm/", "hsa/"],
+    "clients": ["llvm/", "hsa/"],
+    "agent": ["llvm/", "grpc", "google/protobuf", "absl/", "spdlog"],
+    "tests/softgpu": ["absl/", "grpc", "google/protobuf"],
+}
+PROJECT = ("patch/", "contract/", "daemon/", "agent/", "clients/", "tests/", "rjdbi/")
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]')
+
+
+def rule_for(path: str):
+    best = None
+    for folder in ALLOWED:
+        if path.startswith(folder + "/") and (best is None or len(folder) > len(best)):
+            best = folder
+    return best
+
+
+def is_test(path: pathlib.PurePath) -> bool:
+    return path.name.endswith(("_test.cpp", "_bench.cpp"))
+
+
+def check(root: pathlib.Path):
+    problems, files = [], 0
+    for path in sorted(root.rglob("*")):
+        rel = path.relative_to(root).as_posix()
+        if path.suffix not in (".h", ".c", ".cpp") or rel.startswith(("build", ".")):
+            continue
+        folder = rule_for(rel)
+        if folder is None or is_test(path):
+            continue
+        files += 1
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            found = INCLUDE.match(line)
+            if not found:
+                continue
+            name = found.group(2)
+            if name.startswith(PROJECT):
+                if not any(name == a or name.startswith(a + "/") for a in ALLOWED[folder]):
+                    problems.append(f"{rel}:{number}: {folder} may not include {name}")
+            elif any(name.startswith(f) for f in FORBIDDEN.get(folder, [])):
+                problems.append(f"{rel}:{number}: {folder} may not use {name}")
+    return problems, files
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    root = pathlib.Path(sys.argv[1]).resolve()
+    problems, files = check(root)
+    for problem in problems:
+        print(problem)
+    if files == 0:
+        print(f"error: no source files under {root}", file=sys.stderr)
+        return 1
+    print(f"layering: {files} files, {len(problems)} forbidden includes")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
