@@ -47,13 +47,13 @@ struct KernelMetadata {
 };
 
 struct Kernel {
-  std::string name;            // mangled, without ".kd"
+  std::string name;  // mangled, without ".kd"
   uint64_t descriptor_vaddr = 0;
   uint64_t entry_vaddr = 0;
-  uint64_t code_size = 0;      // bytes, from the FUNC symbol, or up to the next symbol
+  uint64_t code_size = 0;  // bytes, from the FUNC symbol, or up to the next symbol
   uint32_t wavefront_size = 64;
   KernelDescriptor descriptor;
-  KernelMetadata metadata;     // empty when the note lacks the kernel
+  KernelMetadata metadata;  // empty when the note lacks the kernel
 };
 
 struct Segment {  // PT_LOAD
@@ -70,11 +70,11 @@ struct CodeSymbol {
 
 // Which hardware: everything that LLVM needs to decode.
 struct TargetId {
-  std::string processor;     // "gfx90a"; "gfx9-generic"
-  uint8_t mach = 0;          // EF_AMDGPU_MACH
+  std::string processor;  // "gfx90a"; "gfx9-generic"
+  uint8_t mach = 0;       // EF_AMDGPU_MACH
   enum class Feature : uint8_t { kUnsupported, kAny, kOff, kOn };
   Feature xnack = Feature::kUnsupported, sramecc = Feature::kUnsupported;
-  uint8_t abi_version = 0;   // 3, 4, 5
+  uint8_t abi_version = 0;  // 3, 4, 5
   // "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"
   std::string ToString() const;
 };
@@ -97,7 +97,9 @@ class CodeObject {
   // FUNC symbols of executable sections by address, kernels included.
   const std::vector<CodeSymbol>& code_symbols() const { return code_symbols_; }
   // Executable sections' address ranges.
-  struct Range { uint64_t begin = 0, end = 0; };
+  struct Range {
+    uint64_t begin = 0, end = 0;
+  };
   const std::vector<Range>& executable_ranges() const { return executable_ranges_; }
 
   // The file bytes behind [vaddr, vaddr+size), or empty if not file-backed.

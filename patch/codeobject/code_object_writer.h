@@ -23,7 +23,7 @@ struct CodeObjectEdit {
     uint64_t vaddr = 0;
     std::vector<uint8_t> bytes;
   };
-  std::vector<Bytes> overwrites;  // in existing file-backed ranges, disjoint
+  std::vector<Bytes> overwrites;     // in existing file-backed ranges, disjoint
   std::vector<uint8_t> new_segment;  // code for the new segment; empty: none
   // By index into CodeObject::kernels(). The metadata counts (.sgpr_count,
   // .vgpr_count, sizes) are made to agree with what is given here.

@@ -16,12 +16,12 @@ struct Generation {
   int major = 0;            // 9, 10, 11, 12
 
   // VGPR allocation.
-  uint16_t vgpr_granule_w64 = 4, vgpr_granule_w32 = 0;            // occupancy granule
+  uint16_t vgpr_granule_w64 = 4, vgpr_granule_w32 = 0;                    // occupancy granule
   uint16_t vgpr_encoding_granule_w64 = 4, vgpr_encoding_granule_w32 = 0;  // rsrc1 field unit
   uint16_t vgprs_per_simd_w64 = 256, vgprs_per_simd_w32 = 0;
   uint16_t max_arch_vgprs = 256;
-  bool unified_vgpr_file = false;    // arch + AGPR in one file (ACCUM_OFFSET)
-  bool vgpr64_alignment = false;     // 64-bit operands start at even registers
+  bool unified_vgpr_file = false;  // arch + AGPR in one file (ACCUM_OFFSET)
+  bool vgpr64_alignment = false;   // 64-bit operands start at even registers
 
   // SGPR allocation (gfx9 only; gfx10+ waves always have the whole file).
   bool sgprs_allocated = true;
@@ -30,11 +30,14 @@ struct Generation {
   uint16_t sgpr_tail = 6;            // VCC, FLAT_SCRATCH, XNACK_MASK at the top
 
   uint16_t max_waves_per_simd = 10;
-  uint32_t lds_bytes = 65536;        // per CU, or per WGP
+  uint32_t lds_bytes = 65536;  // per CU, or per WGP
   uint8_t simds = 4;
 
   // Assembled once at a trampoline's head and tail ("" when none is needed).
   std::string_view head_guard, tail_guard;
+  // Instead of head_guard in kernels that contain MFMA, when the probe touches
+  // a vector register that is not proven fresh ("" where there is no MFMA).
+  std::string_view mfma_head_guard;
 
   bool scalar_atomics = false;
   std::string_view global_atomic_add_u64;  // "global_atomic_add_x2" / "global_atomic_add_u64"

@@ -18,24 +18,40 @@
 
 namespace rjdbi::patch {
 
-enum class MemoryKind : uint8_t { kNone, kGlobal, kFlat, kScratch, kLds, kGds, kScalar, kBuffer, kImage };
+enum class MemoryKind : uint8_t {
+  kNone,
+  kGlobal,
+  kFlat,
+  kScratch,
+  kLds,
+  kGds,
+  kScalar,
+  kBuffer,
+  kImage
+};
 
 struct InstructionOperand {
   enum class Kind : uint8_t { kRegister, kImmediate };
   Kind kind = Kind::kImmediate;
   bool is_def = false;
-  uint16_t reg = 0;     // Register; first of `count`
-  uint8_t count = 1;    // consecutive registers
+  uint16_t reg = 0;   // Register; first of `count`
+  uint8_t count = 1;  // consecutive registers
   int64_t imm = 0;
 };
 
 // One decoded instruction. Offsets are relative to the span that was decoded.
 struct Instruction {
   uint64_t offset = 0;
-  uint8_t size = 0;                 // bytes: 4, 8, 12 (up to 20)
-  std::string_view opcode;          // assembler mnemonic: "ds_add_u32", static storage
-  RegisterSet defs, uses;           // explicit and implicit
-  RegisterSet partial_defs;         // written only under EXEC, or half-written: never a kill
+  uint8_t size = 0;  // bytes: 4, 8, 12 (up to 20)
+  // Assembler mnemonic in the generation's spelling, without an encoding suffix
+  // (_e32, _e64, _dpp, _sdwa): "ds_add_u32". Static storage.
+  std::string_view opcode;
+  RegisterSet defs, uses;  // explicit and implicit
+  // Subset of defs: written only under EXEC, conditionally or in part: never a
+  // kill. Every vector register def is here.
+  RegisterSet partial_defs;
+  // LLVM's order, destinations first; immediates include modifiers and offsets;
+  // null and constant registers appear as immediate 0.
   std::vector<InstructionOperand> operands;
 
   // Control flow.
@@ -43,21 +59,23 @@ struct Instruction {
   bool barrier = false;
   std::optional<int64_t> target_offset;  // direct branches: from the span's start; may lie outside
 
-  bool reads_pc = false;            // s_getpc and kin
-  bool is_clause = false;           // s_clause; clause_length follows
-  uint8_t clause_length = 0;        // instructions covered after this one
+  bool reads_pc = false;      // s_getpc and kin
+  bool is_clause = false;     // s_clause; clause_length follows
+  uint8_t clause_length = 0;  // instructions covered after this one
   bool valu = false, salu = false, trans = false, mfma = false;
   MemoryKind memory = MemoryKind::kNone;
+  // Mutually exclusive. returns_value: the atomic writes the old value.
   bool load = false, store = false, atomic = false, returns_value = false;
-  bool waitcnt = false;             // any s_waitcnt form
+  bool waitcnt = false;  // any s_waitcnt form
   bool sendmsg = false, trap = false, setreg = false;
-  int64_t memory_offset = 0;        // instruction offset of memory forms
+  int64_t memory_offset = 0;  // instruction offset of memory forms (first of two for DS)
 };
 
 class Isa {
  public:
   // UNIMPLEMENTED: LLVM lacks the processor. wavefront_size: 32 or 64.
-  static absl::StatusOr<std::unique_ptr<Isa>> Create(const TargetId& target, uint32_t wavefront_size);
+  static absl::StatusOr<std::unique_ptr<Isa>> Create(const TargetId& target,
+                                                     uint32_t wavefront_size);
   virtual ~Isa() = default;
 
   virtual const Generation& generation() const = 0;

@@ -1,0 +1,1 @@
+// The reader; see code_object.h.

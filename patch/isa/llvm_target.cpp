@@ -1,0 +1,79 @@
+// Creates LLVM's MC objects and chooses the subtarget features.
+#include "patch/isa/llvm_target.h"
+
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "llvm/Support/TargetSelect.h"
+
+namespace rjdbi::patch {
+namespace {
+
+const llvm::Target* AmdgpuTarget() {
+  static const llvm::Target* const target = [] {
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmParser();
+    LLVMInitializeAMDGPUDisassembler();
+    std::string error;
+    return llvm::TargetRegistry::lookupTarget(std::string(kTriple), error);
+  }();
+  return target;
+}
+
+// "any" is encoded like "off": the instructions do not differ.
+std::string Features(const TargetId& target, uint32_t wavefront_size, bool has_wave32) {
+  std::string features;
+  if (has_wave32) {
+    features = wavefront_size == 32 ? "+wavefrontsize32,-wavefrontsize64"
+                                    : "-wavefrontsize32,+wavefrontsize64";
+  }
+  auto add = [&](TargetId::Feature state, const char* name) {
+    if (state != TargetId::Feature::kOn) return;
+    absl::StrAppend(&features, features.empty() ? "" : ",", "+", name);
+  };
+  add(target.xnack, "xnack");
+  add(target.sramecc, "sramecc");
+  return features;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LlvmTarget>> LlvmTarget::Create(const TargetId& target,
+                                                               uint32_t wavefront_size) {
+  const llvm::Target* llvm_target = AmdgpuTarget();
+  if (llvm_target == nullptr) return absl::UnimplementedError("this LLVM lacks AMDGPU");
+  const std::string triple(kTriple);
+  auto out = std::make_unique<LlvmTarget>();
+  out->target = llvm_target;
+  {
+    // An unknown processor would make LLVM print to stderr: ask first.
+    std::unique_ptr<llvm::MCSubtargetInfo> generic(
+        llvm_target->createMCSubtargetInfo(triple, "", ""));
+    if (!generic->isCPUStringValid(target.processor)) {
+      return absl::UnimplementedError(
+          absl::StrCat("LLVM does not know processor ", target.processor));
+    }
+  }
+  const bool has_wave32 = target.processor.rfind("gfx9", 0) != 0;
+  if (wavefront_size != 64 && !(wavefront_size == 32 && has_wave32)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(target.processor, " has no wavefront size ", wavefront_size));
+  }
+  out->registers.reset(llvm_target->createMCRegInfo(triple));
+  out->asm_info.reset(llvm_target->createMCAsmInfo(*out->registers, triple, out->options));
+  out->instructions.reset(llvm_target->createMCInstrInfo());
+  out->subtarget.reset(llvm_target->createMCSubtargetInfo(
+      triple, target.processor, Features(target, wavefront_size, has_wave32)));
+  out->context = std::make_unique<llvm::MCContext>(llvm::Triple(triple), out->asm_info.get(),
+                                                   out->registers.get(), out->subtarget.get());
+  out->disassembler.reset(llvm_target->createMCDisassembler(*out->subtarget, *out->context));
+  out->printer.reset(llvm_target->createMCInstPrinter(llvm::Triple(triple), 0, *out->asm_info,
+                                                      *out->instructions, *out->registers));
+  if (!out->disassembler || !out->printer) {
+    return absl::UnimplementedError("this LLVM lacks the AMDGPU disassembler");
+  }
+  return out;
+}
+
+}  // namespace rjdbi::patch
