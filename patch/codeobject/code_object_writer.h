@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ struct CodeObjectEdit {
 absl::StatusOr<uint64_t> NewSegmentVaddr(const CodeObject& object);
 
 // INVALID_ARGUMENT: an edit lies outside the file-backed image or overlaps
-// another. FAILED_PRECONDITION: as above.
+// another (headers, descriptors and the note count as edits where they change).
+// FAILED_PRECONDITION: as above. RESOURCE_EXHAUSTED: the result is too large.
 absl::StatusOr<std::vector<uint8_t>> WriteCodeObject(const CodeObject& object,
                                                      const CodeObjectEdit& edit);
 

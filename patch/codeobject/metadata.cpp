@@ -256,14 +256,21 @@ absl::Status ReadKernels(Reader& reader, std::vector<NoteKernel>& kernels) {
 
 // ---- editing ----
 
-void AppendNumber(std::vector<uint8_t>& out, uint32_t value) {
-  if (value < 0x80) {
+// Big-endian, at least `min_bytes` wide: 0 stands for the one-byte form.
+void AppendNumber(std::vector<uint8_t>& out, uint32_t value, size_t min_bytes = 0) {
+  size_t bytes = value < 0x80 ? 0 : value <= 0xff ? 1 : value <= 0xffff ? 2 : 4;
+  bytes = std::max(bytes, min_bytes);
+  if (bytes == 0) {
     out.push_back(static_cast<uint8_t>(value));
     return;
   }
-  const unsigned bytes = value <= 0xff ? 1 : value <= 0xffff ? 2 : 4;
-  out.push_back(static_cast<uint8_t>(bytes == 1 ? 0xcc : bytes == 2 ? 0xcd : 0xce));
-  for (unsigned i = bytes; i-- > 0;) out.push_back(static_cast<uint8_t>(value >> (8 * i)));
+  out.push_back(static_cast<uint8_t>(bytes == 1   ? 0xcc
+                                     : bytes == 2 ? 0xcd
+                                     : bytes == 4 ? 0xce
+                                                  : 0xcf));
+  for (size_t i = bytes; i-- > 0;) {
+    out.push_back(i < 4 ? static_cast<uint8_t>(value >> (8 * i)) : uint8_t{0});
+  }
 }
 
 void AppendMapHeader(std::vector<uint8_t>& out, uint32_t entries) {
@@ -321,7 +328,8 @@ std::vector<uint8_t> ReplaceNumbers(absl::Span<const uint8_t> note,
     const ByteSpan span = kernels[edit.kernel].numbers[static_cast<size_t>(edit.number)];
     if (span.begin != span.end) {
       Splice splice{span, {}};
-      AppendNumber(splice.bytes, edit.value);
+      // As wide as before where possible: then nothing behind it moves.
+      AppendNumber(splice.bytes, edit.value, span.end - span.begin - 1);
       splices.push_back(std::move(splice));
       continue;
     }
