@@ -1,0 +1,82 @@
+// Finding the real HSA calls; see hsa_api.h.
+#include "agent/hsa_api.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace rjdbi::agent {
+namespace {
+
+std::atomic<const HelperCalls*> g_table_helpers{nullptr};
+
+// A copy of ROCR bundled with a framework may have another file name.
+int FindRocrPath(dl_phdr_info* info, size_t, void* data) {
+  if (!info->dlpi_name || !std::strstr(info->dlpi_name, "libhsa-runtime64")) return 0;
+  auto* path = static_cast<char*>(data);
+  if (std::strlen(info->dlpi_name) >= 4096) return 0;
+  std::strcpy(path, info->dlpi_name);
+  return 1;
+}
+
+// ROCR when it is loaded outside the global scope, as Python extensions do:
+// their references bind to a preloaded agent, but RTLD_NEXT does not see ROCR.
+void* LoadedRocr() {
+  static std::atomic<void*> cached{nullptr};
+  if (void* handle = cached.load()) return handle;
+  void* handle = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  char path[4096];
+  if (!handle && dl_iterate_phdr(&FindRocrPath, path) == 1) {
+    handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  }
+  cached.store(handle);
+  return handle;
+}
+
+void* FindRocrSymbol(const char* name) {
+  if (void* symbol = dlsym(RTLD_NEXT, name)) return symbol;
+  void* rocr = LoadedRocr();
+  return rocr ? dlsym(rocr, name) : nullptr;
+}
+
+template <typename F>
+void Resolve(F* pointer, const char* name) {
+  // Idempotent: threads that race store the same value.
+  if (__atomic_load_n(pointer, __ATOMIC_RELAXED)) return;
+  __atomic_store_n(pointer, reinterpret_cast<F>(FindRocrSymbol(name)), __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+bool HelperCalls::complete() const {
+  bool all = true;
+#define RJDBI_CHECK(name) all = all && name;
+  RJDBI_CORE_HELPERS(RJDBI_CHECK)
+  RJDBI_AMD_HELPERS(RJDBI_CHECK)
+#undef RJDBI_CHECK
+  return all;
+}
+
+const HookedCalls& DynamicCalls() {
+  static constinit HookedCalls calls;
+#define RJDBI_RESOLVE(name) Resolve(&calls.name, #name);
+  RJDBI_HOOKED_CALLS(RJDBI_RESOLVE)
+  return calls;
+}
+
+HelperCalls Helpers() {
+  const HelperCalls* table = g_table_helpers.load();
+  if (table && table->complete()) return *table;
+  HelperCalls calls;
+#define RJDBI_FIND(name) Resolve(&calls.name, #name);
+  RJDBI_CORE_HELPERS(RJDBI_FIND)
+  RJDBI_AMD_HELPERS(RJDBI_FIND)
+#undef RJDBI_FIND
+  return calls;
+}
+
+void SetTableHelpers(const HelperCalls* helpers) { g_table_helpers.store(helpers); }
+
+}  // namespace rjdbi::agent

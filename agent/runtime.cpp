@@ -1,0 +1,88 @@
+// One Runtime per pid, fork and exit; see runtime.h.
+#include "agent/runtime.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+namespace rjdbi::agent {
+namespace {
+
+std::atomic<Runtime*> g_runtime{nullptr};
+std::atomic<uint32_t> g_loaded_through{0};
+std::atomic<bool> g_fork_handler{false};
+
+// In the child, before it can do anything else. Allocates nothing, takes no lock.
+void AfterForkInChild() {
+  if (Runtime* parents = g_runtime.load()) parents->client.AbandonAfterFork();
+}
+
+Runtime* Make(Runtime* inherited) {
+  auto* fresh = new Runtime(Config::FromEnvironment());
+  fresh->inherited = inherited;
+  Runtime* expected = inherited;
+  if (g_runtime.compare_exchange_strong(expected, fresh)) {
+    if (!g_fork_handler.exchange(true)) pthread_atfork(nullptr, nullptr, &AfterForkInChild);
+    return fresh;
+  }
+  delete fresh;
+  return expected;
+}
+
+}  // namespace
+
+Runtime::Runtime(Config c)
+    : pid(getpid()),
+      config(std::move(c)),
+      gaps(config),
+      client(config, &LoadedThroughText),
+      reporter(client, gaps, loads) {}
+
+Runtime* Runtime::Existing() noexcept {
+  Runtime* runtime = g_runtime.load();
+  return runtime && runtime->pid == getpid() ? runtime : nullptr;
+}
+
+Runtime* Runtime::Current() noexcept {
+  Runtime* runtime = g_runtime.load();
+  if (runtime && runtime->pid == getpid()) return runtime;
+  if (DisabledByEnvironment()) return nullptr;
+  try {
+    return Make(runtime);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void NoteLoadedThrough(LoadedThrough how) { g_loaded_through |= static_cast<uint32_t>(how); }
+
+std::string LoadedThroughText() {
+  static constexpr const char* kTexts[] = {"", "LD_PRELOAD", "HSA_TOOLS_LIB",
+                                           "LD_PRELOAD,HSA_TOOLS_LIB"};
+  return kTexts[g_loaded_through.load() & 3];
+}
+
+void FinishAtExit() noexcept {
+  Runtime* runtime = Runtime::Existing();
+  if (!runtime) return;
+  try {
+    // Even with an exhausted budget the thread gets a moment to notice.
+    const int64_t patience = std::max(runtime->client.budget_ns(), 50 * kNsPerMs);
+    if (!runtime->reporter.Stop(Deadline::After(patience))) return;
+    std::vector<LoadCounters> finals;
+    for (auto& load : runtime->loads.TakeAll()) {
+      if (load->counters.StillMapped()) finals.push_back(Snapshot(load.get(), /*final=*/true));
+      load.release();  // the GPU may still be running on it
+    }
+    if (!finals.empty() || runtime->gaps.HasPending()) runtime->client.TryNow();
+    runtime->reporter.Deliver(std::move(finals), runtime->config.deadline_ns, /*charge=*/true);
+    runtime->client.CloseSession(runtime->config.deadline_ns / 4);
+  } catch (const std::exception&) {  // std::bad_alloc at exit: nothing left to do
+  }
+}
+
+}  // namespace rjdbi::agent
