@@ -22,7 +22,7 @@ class Selector {
   static absl::StatusOr<Selector> Parse(std::string_view text);
 
   struct Selection {
-    std::vector<uint32_t> instructions;  // indices, ascending
+    std::vector<uint32_t> instructions;     // indices, ascending
     std::vector<uint64_t> missing_offsets;  // explicit offsets that are no instruction's start
   };
   Selection Select(const KernelAnalysis& kernel) const;

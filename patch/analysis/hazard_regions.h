@@ -1,0 +1,32 @@
+// Regions in which code must not be inserted: s_clause runs, relative VGPR
+// indexing, after VGPR deallocation.
+#ifndef PATCH_ANALYSIS_HAZARD_REGIONS_H_
+#define PATCH_ANALYSIS_HAZARD_REGIONS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "patch/analysis/control_flow.h"
+#include "patch/isa/isa.h"
+
+namespace rjdbi::patch {
+
+enum RegionFlag : uint8_t {
+  kInClause = 1 << 0,      // s_clause or an instruction that it covers
+  kInGprIndex = 1 << 1,    // between s_set_gpr_idx_on and _off on some path
+  kAfterDealloc = 1 << 2,  // VGPRs may have been deallocated on some path
+};
+
+// Flags per instruction; empty when no instruction has any.
+std::vector<uint8_t> FindRegions(const std::vector<Instruction>& instructions,
+                                 absl::Span<const uint8_t> code, const ControlFlow& flow,
+                                 const Generation& generation);
+
+// Instructions that reach vector (scalar) registers through an index register.
+bool IndexesVgprs(const Instruction& in);
+bool IndexesSgprs(const Instruction& in);
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_ANALYSIS_HAZARD_REGIONS_H_

@@ -1,0 +1,267 @@
+// Decodes a kernel once; liveness and pending sets are made on first use, block
+// by block.
+#include "patch/analysis/kernel_analysis.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "patch/analysis/allocation.h"
+#include "patch/analysis/control_flow.h"
+#include "patch/analysis/hazard_regions.h"
+#include "patch/analysis/liveness.h"
+#include "patch/analysis/pending.h"
+
+namespace rjdbi::patch {
+namespace {
+
+// With kernarg preloading, firmware that knows it enters here; older firmware
+// enters at 0, where the compiler puts code that loads the same registers and
+// branches here.
+constexpr uint64_t kPreloadEntryOffset = 256;
+
+RegisterSet SpecialRegisters() {
+  RegisterSet set;
+  set.Add(kVccLo, kVgpr0 - kVccLo);
+  return set;
+}
+
+RegisterSet AllRegisters() {
+  RegisterSet set;
+  set.Add(0, kNumRegisters);
+  return set;
+}
+
+RegisterSet Mentions(const Instruction& in) { return in.defs | in.uses | in.partial_defs; }
+
+// Linear sweep; an undecodable dword is stepped over.
+void Sweep(Isa& isa, absl::Span<const uint8_t> code, std::vector<Instruction>& instructions,
+           std::optional<uint64_t>& undecodable) {
+  instructions.reserve(code.size() / 5);
+  for (uint64_t offset = 0; offset + 4 <= code.size();) {
+    std::optional<Instruction> in = isa.Decode(code, offset);
+    if (!in || in->size == 0) {
+      if (!undecodable) undecodable = offset;
+      offset += 4;
+      continue;
+    }
+    offset += in->size;
+    instructions.push_back(*std::move(in));
+  }
+  if (!undecodable && code.size() % 4 != 0) undecodable = code.size() / 4 * 4;
+}
+
+// Everything that executable bytes outside the kernels mention (with
+// `kernels_too`, the kernels as well): what a callee may use.
+RegisterSet MentionedInObject(const CodeObject& object, Isa& isa, bool kernels_too) {
+  std::vector<uint64_t> starts;
+  for (const CodeSymbol& symbol : object.code_symbols()) {
+    starts.push_back(symbol.vaddr);
+    starts.push_back(symbol.vaddr + symbol.size);
+  }
+  for (const CodeObject::Range& range : object.executable_ranges()) {
+    starts.push_back(range.begin);
+    starts.push_back(range.end);
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  RegisterSet result;
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    const auto code = object.AtVaddr(starts[i], starts[i + 1] - starts[i]);
+    const bool executable = std::any_of(
+        object.executable_ranges().begin(), object.executable_ranges().end(),
+        [&](const CodeObject::Range& r) { return r.begin <= starts[i] && starts[i] < r.end; });
+    const bool kernel = std::any_of(object.kernels().begin(), object.kernels().end(),
+                                    [&](const Kernel& k) { return k.entry_vaddr == starts[i]; });
+    if (code.empty() || !executable || (kernel && !kernels_too)) continue;
+    std::vector<Instruction> instructions;
+    std::optional<uint64_t> undecodable;
+    Sweep(isa, code, instructions, undecodable);
+    for (const Instruction& in : instructions) result |= Mentions(in);
+  }
+  return result;
+}
+
+class Analysis final : public KernelAnalysis {
+ public:
+  Analysis(const CodeObject& object, size_t kernel_index, Isa& isa, absl::Span<const uint8_t> code)
+      : object_(object), kernel_index_(kernel_index), isa_(isa), code_(code) {
+    Sweep(isa_, code_, instructions_, undecodable_);
+    two_entries_ =
+        (kernel().descriptor.kernarg_preload & 0x7f) != 0 && code_.size() > kPreloadEntryOffset;
+    std::vector<uint64_t> entries = {0};
+    if (two_entries_) entries.push_back(kPreloadEntryOffset);
+    flow_ = BuildControlFlow(instructions_, code_.size(), entries);
+    regions_ = FindRegions(instructions_, code_, flow_, isa_.generation());
+    FindMentioned();
+    live_cache_.resize(flow_.blocks.size());
+    pending_cache_.resize(flow_.blocks.size());
+  }
+
+  const CodeObject& object() const override { return object_; }
+  size_t kernel_index() const override { return kernel_index_; }
+  const Kernel& kernel() const override { return object_.kernels()[kernel_index_]; }
+  Isa& isa() const override { return isa_; }
+  absl::Span<const uint8_t> code() const override { return code_; }
+  const std::vector<Instruction>& instructions() const override { return instructions_; }
+  const std::vector<BasicBlock>& blocks() const override { return flow_.blocks; }
+  std::optional<uint32_t> InstructionAt(uint64_t offset) const override {
+    return FindInstruction(instructions_, offset);
+  }
+  std::optional<uint64_t> undecodable_offset() const override { return undecodable_; }
+  bool has_indirect_branch() const override { return flow_.has_indirect_branch; }
+  bool has_calls() const override { return flow_.has_calls; }
+  const RegisterSet& mentioned() const override { return mentioned_; }
+
+  const RegisterSet& LiveBefore(uint32_t i) const override {
+    if (!liveness_) {
+      liveness_ = std::make_unique<Liveness>(instructions_, flow_, isa_.wavefront_size(),
+                                             Everything(), indexed_);
+    }
+    return Cached(live_cache_, *liveness_, i);
+  }
+
+  const RegisterSet& PendingBefore(uint32_t i) const override {
+    if (!pending_) {
+      pending_ =
+          std::make_unique<Pending>(instructions_, code_, flow_, isa_.generation(), Everything());
+    }
+    return Cached(pending_cache_, *pending_, i);
+  }
+
+  std::optional<Refusal> Immovable(uint32_t i) const override;
+
+ private:
+  RegisterSet Everything() const { return mentioned_ | SpecialRegisters(); }
+
+  template <typename Pass>
+  const RegisterSet& Cached(std::vector<std::vector<RegisterSet>>& cache, const Pass& pass,
+                            uint32_t i) const {
+    const uint32_t b = flow_.block_of[i];
+    if (cache[b].empty()) cache[b] = pass.ForBlock(b);
+    return cache[b][i - flow_.blocks[b].first];
+  }
+
+  void FindMentioned() {
+    bool indexes_vgprs = false, indexes_sgprs = false;
+    for (const Instruction& in : instructions_) {
+      mentioned_ |= Mentions(in);
+      indexes_vgprs |= IndexesVgprs(in);
+      indexes_sgprs |= IndexesSgprs(in);
+    }
+    const Allocation allocation = AllocationOf(kernel(), isa_.generation());
+    if (indexes_vgprs) {
+      indexed_.Add(kVgpr0, allocation.arch_vgprs);
+      indexed_.Add(kAgpr0, 256);
+    }
+    if (indexes_sgprs) indexed_.Add(kSgpr0, allocation.ordinary_sgprs);
+    mentioned_ |= indexed_;
+    if (flow_.unknown_code) {
+      mentioned_ = AllRegisters();
+    } else if (flow_.has_calls || flow_.leaves_kernel || flow_.has_indirect_branch) {
+      mentioned_ |= MentionedInObject(object_, isa_, flow_.leaves_kernel);
+    }
+  }
+
+  uint8_t Region(uint32_t i) const { return regions_.empty() ? 0 : regions_[i]; }
+
+  const CodeObject& object_;
+  const size_t kernel_index_;
+  Isa& isa_;
+  const absl::Span<const uint8_t> code_;
+  std::vector<Instruction> instructions_;
+  std::optional<uint64_t> undecodable_;
+  bool two_entries_ = false;
+  ControlFlow flow_;
+  std::vector<uint8_t> regions_;
+  RegisterSet mentioned_, indexed_;
+  mutable std::unique_ptr<Liveness> liveness_;
+  mutable std::unique_ptr<Pending> pending_;
+  mutable std::vector<std::vector<RegisterSet>> live_cache_, pending_cache_;
+};
+
+Refusal Refuse(Reason reason, std::string observed, std::string limit, std::string detail) {
+  return {reason, std::move(observed), std::move(limit), std::move(detail)};
+}
+
+// Reasons that lie in the instruction itself.
+std::optional<Refusal> ImmovableKind(const Instruction& in) {
+  const std::string opcode(in.opcode);
+  if (in.ends_program) {
+    return Refuse(Reason::kSiteProgramEnd, opcode, "",
+                  absl::StrCat(opcode, " ends the wavefront and is not displaced"));
+  }
+  if (IsIndirectTransfer(in)) {
+    return Refuse(Reason::kSiteIndirectTransfer, opcode, "",
+                  absl::StrCat(opcode, " transfers control to, or saves, a computed address"));
+  }
+  if (in.branch) {
+    return Refuse(Reason::kSiteBranch, opcode, "",
+                  absl::StrCat(opcode, " is relative to its own address"));
+  }
+  if (in.reads_pc) {
+    return Refuse(Reason::kSitePcRelative, opcode, "",
+                  absl::StrCat(opcode, " depends on its own address"));
+  }
+  if (in.size < 4) {
+    return Refuse(Reason::kSiteTooShort, absl::StrCat(in.size, " bytes"), "4 bytes",
+                  "the instruction is shorter than a branch");
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> Analysis::Immovable(uint32_t i) const {
+  const Instruction& in = instructions_[i];
+  const auto inside =
+      std::upper_bound(flow_.inside_targets.begin(), flow_.inside_targets.end(), in.offset);
+  if (inside != flow_.inside_targets.end() && *inside < in.offset + in.size) {
+    return Refuse(Reason::kSiteBranchTargetInside, absl::StrCat("branch target at ", *inside), "",
+                  "a branch lands inside the bytes that would be displaced");
+  }
+  if (flow_.unknown_code) {
+    return Refuse(Reason::kSiteUndecodable,
+                  absl::StrCat("offset ", *flow_.unknown_code, " is reached but not decoded"), "",
+                  "registers that undecoded code uses cannot be known");
+  }
+  if (auto refusal = ImmovableKind(in)) return refusal;
+  if (two_entries_ && in.offset < kPreloadEntryOffset) {
+    return Refuse(Reason::kKernargPreloadEntry, absl::StrCat("offset ", in.offset),
+                  absl::StrCat("offset ", kPreloadEntryOffset),
+                  "only firmware without kernarg preloading runs this entry; a count taken here "
+                  "would miss the others");
+  }
+  if (Region(i) & kInClause) {
+    return Refuse(Reason::kSiteInsideClause, std::string(in.opcode), "",
+                  "an s_clause run must not be interrupted");
+  }
+  if (Region(i) & kInGprIndex) {
+    return Refuse(Reason::kSiteInsideGprIndexRegion, std::string(in.opcode), "",
+                  "vector register numbers are relative here");
+  }
+  if (Region(i) & kAfterDealloc) {
+    return Refuse(Reason::kSiteDealloc, std::string(in.opcode), "",
+                  "the wavefront has given its vector registers back");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KernelAnalysis>> KernelAnalysis::Create(const CodeObject& object,
+                                                                       size_t kernel_index,
+                                                                       Isa& isa) {
+  if (kernel_index >= object.kernels().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel index ", kernel_index, " of ", object.kernels().size()));
+  }
+  const Kernel& kernel = object.kernels()[kernel_index];
+  const absl::Span<const uint8_t> code = object.AtVaddr(kernel.entry_vaddr, kernel.code_size);
+  if (code.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, ": code at 0x",
+                                                   absl::Hex(kernel.entry_vaddr), ", ",
+                                                   kernel.code_size, " bytes, is not in the file"));
+  }
+  return std::unique_ptr<KernelAnalysis>(new Analysis(object, kernel_index, isa, code));
+}
+
+}  // namespace rjdbi::patch

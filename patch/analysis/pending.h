@@ -1,0 +1,49 @@
+// Forward may-analysis: registers that an operation in flight may still write.
+#ifndef PATCH_ANALYSIS_PENDING_H_
+#define PATCH_ANALYSIS_PENDING_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "patch/analysis/control_flow.h"
+#include "patch/analysis/wait_counters.h"
+#include "patch/isa/isa.h"
+
+namespace rjdbi::patch {
+
+class Pending {
+ public:
+  // `everything`: what may be in flight after a call, and anywhere when the
+  // kernel has indirect branches. References must outlive this.
+  Pending(const std::vector<Instruction>& instructions, absl::Span<const uint8_t> code,
+          const ControlFlow& flow, const Generation& generation, const RegisterSet& everything);
+
+  // Sets before each instruction of a block, in order.
+  std::vector<RegisterSet> ForBlock(uint32_t block) const;
+
+ private:
+  // One set per counter; the last is for matrix results, which no counter
+  // covers: they have landed once an ordinary instruction touches them.
+  static constexpr unsigned kMatrix = kNumWaitCounters;
+  using State = std::array<RegisterSet, kNumWaitCounters + 1>;
+  struct Effect {  // out = gen | (in - kill), per set
+    State gen, kill;
+  };
+
+  void Step(const Instruction& in, State& state) const;
+  Effect Summarise(const BasicBlock& block) const;
+  uint32_t WordOf(const Instruction& in) const;
+
+  const std::vector<Instruction>& instructions_;
+  absl::Span<const uint8_t> code_;
+  const ControlFlow& flow_;
+  const Generation& generation_;
+  RegisterSet everything_, all_;
+  std::vector<State> in_;
+};
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_ANALYSIS_PENDING_H_

@@ -1,0 +1,378 @@
+// See the header for the policy.
+#include "patch/rewrite/placement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace rjdbi::patch {
+namespace {
+
+constexpr uint64_t kMaxForward = 4 + 4 * uint64_t{32767};  // from the branch's own address
+constexpr uint64_t kMaxBackward = 4 * uint64_t{32768} - 4;
+constexpr size_t kPreferredHops = 2;
+constexpr size_t kAnyHops = std::numeric_limits<size_t>::max();
+constexpr uint64_t kKernelAlignment = 256;
+
+// Filler that compilers and linkers leave between functions: zero, s_nop 0,
+// s_code_end (gfx10 and later).
+bool IsFiller(uint32_t word) { return word == 0 || word == 0xbf800000 || word == 0xbf9f0000; }
+
+uint32_t WordAt(absl::Span<const uint8_t> bytes, size_t offset) {
+  uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + offset, sizeof(word));
+  return word;
+}
+
+// Nothing in the kernel depends on where it lies, and control stays in it.
+bool Movable(const KernelAnalysis& kernel) {
+  if (kernel.undecodable_offset() || kernel.has_calls() || kernel.has_indirect_branch()) {
+    return false;
+  }
+  const auto size = static_cast<int64_t>(kernel.code().size());
+  for (const Instruction& in : kernel.instructions()) {
+    if (in.reads_pc) return false;
+    if (in.target_offset && (*in.target_offset < 0 || *in.target_offset >= size)) return false;
+  }
+  if (kernel.blocks().empty()) return false;
+  const BasicBlock& last = kernel.blocks().back();
+  const Instruction& end = kernel.instructions()[last.last];
+  const bool reachable = last.entry || !last.predecessors.empty();
+  return !reachable || end.ends_program || (end.branch && !end.conditional);
+}
+
+bool SharesCode(const CodeObject& object, const KernelAnalysis& kernel) {
+  const Kernel& mine = kernel.kernel();
+  for (size_t k = 0; k < object.kernels().size(); ++k) {
+    const Kernel& other = object.kernels()[k];
+    if (k == kernel.kernel_index()) continue;
+    if (other.entry_vaddr < mine.entry_vaddr + mine.code_size &&
+        mine.entry_vaddr < other.entry_vaddr + other.code_size) {
+      return true;
+    }
+  }
+  return false;
+}
+
+class Placer {
+ public:
+  Placer(const CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
+         uint64_t segment_vaddr, const BranchEncoding& encoding)
+      : object_(object), base_(segment_vaddr), encoding_(encoding) {
+    for (uint64_t word : FindFillerWords(object, kernels)) free_.insert(free_.end(), word);
+  }
+
+  PlacedCode Place(std::vector<SiteCode>& sites) {
+    std::vector<Group> groups = GroupByKernel(sites);
+    for (Group& group : groups) {
+      if (!group.shared) group.done = TryInPlace(group, 0);
+    }
+    for (Group& group : groups) {
+      if (!group.done && !group.shared) group.done = TryInPlace(group, kPreferredHops);
+    }
+    for (Group& group : groups) {
+      if (!group.done && !group.movable) PlaceSiteBySite(group);
+    }
+    for (Group& group : groups) {
+      if (!group.done) CopyKernel(group);
+    }
+    return std::move(placed_);
+  }
+
+ private:
+  struct Group {  // one kernel's sites
+    const KernelAnalysis* kernel = nullptr;
+    std::vector<SiteCode*> sites;
+    bool shared = false, movable = false, done = false;
+  };
+
+  // Everything that an attempt changes, so that it can be taken back.
+  struct Attempt {
+    size_t segment_size = 0;
+    std::vector<uint64_t> taken;  // filler words
+    std::vector<std::pair<uint64_t, uint32_t>> words;
+  };
+
+  std::vector<Group> GroupByKernel(std::vector<SiteCode>& sites) const {
+    std::vector<Group> groups;
+    for (SiteCode& site : sites) {
+      if (groups.empty() || groups.back().kernel != site.kernel) {
+        Group group;
+        group.kernel = site.kernel;
+        group.shared = SharesCode(object_, *site.kernel);
+        group.movable = Movable(*site.kernel);
+        groups.push_back(std::move(group));
+      }
+      groups.back().sites.push_back(&site);
+    }
+    return groups;
+  }
+
+  uint64_t Cursor() const { return base_ + placed_.segment.size(); }
+
+  void Append(uint32_t word) {
+    const size_t at = placed_.segment.size();
+    placed_.segment.resize(at + 4);
+    std::memcpy(placed_.segment.data() + at, &word, sizeof(word));
+  }
+
+  uint32_t Branch(uint16_t offset) const { return encoding_.branch | offset; }
+
+  void SetWord(uint64_t vaddr, uint32_t word, Attempt& attempt) const {
+    attempt.words.emplace_back(vaddr, word);
+  }
+
+  void TakeBack(Attempt& attempt) {
+    placed_.segment.resize(attempt.segment_size);
+    free_.insert(attempt.taken.begin(), attempt.taken.end());
+    attempt = Attempt();
+  }
+
+  void Commit(const Attempt& attempt) {
+    for (const auto& [vaddr, word] : attempt.words) {
+      if (vaddr < base_) {
+        placed_.words[vaddr] = word;
+      } else {
+        std::memcpy(placed_.segment.data() + (vaddr - base_), &word, sizeof(word));
+      }
+    }
+  }
+
+  // The filler word that gets furthest from `from` towards `to`.
+  std::optional<uint64_t> NextHop(uint64_t from, uint64_t to) const {
+    if (to > from) {
+      auto it = free_.upper_bound(std::min(from + kMaxForward, to - 1));
+      while (it != free_.begin()) {
+        --it;
+        if (*it <= from) return std::nullopt;
+        if (BranchOffset(encoding_, from, *it)) return *it;
+      }
+      return std::nullopt;
+    }
+    for (auto it = free_.lower_bound(from > kMaxBackward ? from - kMaxBackward : 0);
+         it != free_.end() && *it < from; ++it) {
+      if (*it > to && BranchOffset(encoding_, from, *it)) return *it;
+    }
+    return std::nullopt;
+  }
+
+  // Branch words that lead from `from` to `to`, through at most `hops` relays.
+  bool Connect(uint64_t from, uint64_t to, size_t hops, Attempt& attempt) {
+    for (size_t used = 0;; ++used) {
+      if (auto offset = BranchOffset(encoding_, from, to)) {
+        SetWord(from, Branch(*offset), attempt);
+        return true;
+      }
+      const std::optional<uint64_t> hop = used < hops ? NextHop(from, to) : std::nullopt;
+      if (!hop) return false;
+      SetWord(from, Branch(*BranchOffset(encoding_, from, *hop)), attempt);
+      free_.erase(*hop);
+      attempt.taken.push_back(*hop);
+      from = *hop;
+    }
+  }
+
+  // Trampoline at the cursor for a site whose instruction is at `anchor`.
+  bool AddTrampoline(SiteCode& site, uint64_t anchor, size_t hops, Attempt& attempt) {
+    const uint32_t size = site.kernel->instructions()[site.instruction].size;
+    if (encoding_.offset_3f_is_broken && Cursor() == anchor + 4 + 4 * 0x3f) Append(encoding_.nop);
+    const uint64_t start = Cursor();
+    placed_.segment.insert(placed_.segment.end(), site.body.begin(), site.body.end());
+    if (encoding_.offset_3f_is_broken && anchor + size == Cursor() + 4 + 4 * 0x3f) {
+      Append(encoding_.nop);
+    }
+    const uint64_t back = Cursor();
+    Append(encoding_.nop);
+    if (!Connect(anchor, start, hops, attempt)) return false;
+    if (!Connect(back, anchor + size, hops, attempt)) return false;
+    for (uint32_t pad = 4; pad < size; pad += 4) SetWord(anchor + pad, encoding_.nop, attempt);
+    site.anchor_vaddr = anchor;
+    site.trampoline_vaddr = start;
+    return true;
+  }
+
+  static uint64_t OffsetOf(const SiteCode& site) {
+    return site.kernel->instructions()[site.instruction].offset;
+  }
+  static uint64_t OriginalAnchor(const SiteCode& site) {
+    return site.kernel->kernel().entry_vaddr + OffsetOf(site);
+  }
+
+  bool TryInPlace(Group& group, size_t hops) {
+    if (hops > 0) {
+      // Relays fail fast: even the nearest site would need more of them.
+      const uint64_t last = OriginalAnchor(*group.sites.back());
+      if (Cursor() > last && (Cursor() - last) / kMaxForward > hops) return false;
+    }
+    Attempt attempt;
+    attempt.segment_size = placed_.segment.size();
+    for (SiteCode* site : group.sites) {
+      if (AddTrampoline(*site, OriginalAnchor(*site), hops, attempt)) continue;
+      TakeBack(attempt);
+      return false;
+    }
+    Commit(attempt);
+    return true;
+  }
+
+  void PlaceSiteBySite(Group& group) {
+    group.done = true;
+    for (SiteCode* site : group.sites) {
+      if (group.shared) {
+        Refuse(*site, Reason::kSiteUnresolvedControl,
+               "another kernel descriptor starts in the same code, which cannot be copied apart");
+        continue;
+      }
+      Attempt attempt;
+      attempt.segment_size = placed_.segment.size();
+      if (AddTrampoline(*site, OriginalAnchor(*site), kAnyHops, attempt)) {
+        Commit(attempt);
+        continue;
+      }
+      TakeBack(attempt);
+      OutOfReach(*site, Cursor());
+    }
+  }
+
+  void Refuse(SiteCode& site, Reason reason, std::string detail) const {
+    site.refusal = Refusal{reason, "", "", std::move(detail)};
+  }
+
+  void OutOfReach(SiteCode& site, uint64_t target) const {
+    const uint64_t anchor = OriginalAnchor(site);
+    const uint64_t distance = target > anchor ? target - anchor : anchor - target;
+    Refuse(site, Reason::kOutOfBranchReach,
+           "the new code is out of a branch's reach, and filler for relays is lacking");
+    site.refusal->observed = absl::StrCat(distance, " bytes");
+    site.refusal->limit = absl::StrCat(kMaxForward, " bytes");
+  }
+
+  // Trampolines of the first half go before the copy when not all fit behind it.
+  void CopyKernel(Group& group) {
+    uint64_t trampolines = 0;
+    for (const SiteCode* site : group.sites) trampolines += site->body.size() + 4;
+    const uint64_t size = group.kernel->code().size();
+    const bool split = size + trampolines + kKernelAlignment > kMaxBackward;
+    size_t ahead = 0;
+    uint64_t ahead_bytes = 0;
+    while (split && ahead < group.sites.size() && ahead_bytes < trampolines / 2) {
+      ahead_bytes += group.sites[ahead++]->body.size() + 4;
+    }
+    // At most two extra words per trampoline (see AddTrampoline).
+    const uint64_t copy = (Cursor() + ahead_bytes + 8 * ahead + kKernelAlignment - 1) /
+                          kKernelAlignment * kKernelAlignment;
+    Attempt attempt;
+    attempt.segment_size = placed_.segment.size();
+    std::vector<SiteCode*> late;
+    size_t done = 0;
+    for (size_t i = 0; i < ahead; ++i) done += AddCopied(*group.sites[i], copy, attempt);
+    while (Cursor() < copy) Append(encoding_.nop);
+    const absl::Span<const uint8_t> code = group.kernel->code();
+    placed_.segment.insert(placed_.segment.end(), code.begin(), code.end());
+    for (size_t i = ahead; i < group.sites.size(); ++i) {
+      done += AddCopied(*group.sites[i], copy, attempt);
+    }
+    group.done = true;
+    if (done == 0) {
+      TakeBack(attempt);
+      return;
+    }
+    Commit(attempt);
+    placed_.moved_kernels[group.kernel->kernel_index()] = copy;
+  }
+
+  bool AddCopied(SiteCode& site, uint64_t copy, Attempt& attempt) {
+    const uint64_t anchor = copy + OffsetOf(site);
+    const size_t words = attempt.words.size();
+    const size_t segment = placed_.segment.size();
+    if (AddTrampoline(site, anchor, 0, attempt)) return true;
+    const uint64_t wanted = Cursor();
+    attempt.words.resize(words);
+    placed_.segment.resize(segment);
+    OutOfReach(site, wanted);
+    return false;
+  }
+
+  const CodeObject& object_;
+  const uint64_t base_;
+  const BranchEncoding& encoding_;
+  std::set<uint64_t> free_;
+  PlacedCode placed_;
+};
+
+// Stretches of executable ranges that no code symbol covers.
+std::vector<CodeObject::Range> UncoveredRanges(const CodeObject& object) {
+  std::vector<CodeObject::Range> covered;
+  for (const CodeSymbol& s : object.code_symbols()) {
+    covered.push_back({s.vaddr, s.vaddr + std::max<uint64_t>(s.size, 4)});
+  }
+  for (const Kernel& k : object.kernels()) {
+    covered.push_back({k.entry_vaddr, k.entry_vaddr + k.code_size});
+  }
+  std::sort(covered.begin(), covered.end(),
+            [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::vector<CodeObject::Range> gaps;
+  for (const CodeObject::Range& range : object.executable_ranges()) {
+    uint64_t at = range.begin;
+    for (const CodeObject::Range& c : covered) {
+      if (c.end <= at || c.begin >= range.end) continue;
+      if (c.begin > at) gaps.push_back({at, c.begin});
+      at = std::max(at, c.end);
+    }
+    if (at < range.end) gaps.push_back({at, range.end});
+  }
+  return gaps;
+}
+
+}  // namespace
+
+std::optional<uint16_t> BranchOffset(const BranchEncoding& encoding, uint64_t from, uint64_t to) {
+  const int64_t distance = static_cast<int64_t>(to) - static_cast<int64_t>(from) - 4;
+  if (distance % 4 != 0) return std::nullopt;
+  const int64_t words = distance / 4;
+  if (words < std::numeric_limits<int16_t>::min() || words > std::numeric_limits<int16_t>::max()) {
+    return std::nullopt;
+  }
+  if (encoding.offset_3f_is_broken && words == 0x3f) return std::nullopt;
+  return static_cast<uint16_t>(words);
+}
+
+std::vector<uint64_t> FindFillerWords(const CodeObject& object,
+                                      const std::vector<const KernelAnalysis*>& kernels) {
+  std::vector<uint64_t> targets;  // branches that leave their kernel
+  for (const KernelAnalysis* kernel : kernels) {
+    if (kernel == nullptr) continue;
+    const auto size = static_cast<int64_t>(kernel->code().size());
+    for (const Instruction& in : kernel->instructions()) {
+      if (in.target_offset && (*in.target_offset < 0 || *in.target_offset >= size)) {
+        targets.push_back(kernel->kernel().entry_vaddr + static_cast<uint64_t>(*in.target_offset));
+      }
+    }
+  }
+  std::vector<uint64_t> words;
+  for (const CodeObject::Range& gap : UncoveredRanges(object)) {
+    const uint64_t begin = (gap.begin + 3) / 4 * 4;
+    const absl::Span<const uint8_t> bytes = object.AtVaddr(begin, gap.end - begin);
+    const bool targeted = std::any_of(targets.begin(), targets.end(),
+                                      [&](uint64_t t) { return gap.begin <= t && t < gap.end; });
+    bool filler = !targeted && bytes.size() >= 4;
+    // All of the gap or nothing: a function without a symbol may contain words
+    // that look like filler.
+    for (size_t i = 0; filler && i + 4 <= bytes.size(); i += 4) {
+      filler = IsFiller(WordAt(bytes, i));
+    }
+    for (size_t i = 0; filler && i + 4 <= bytes.size(); i += 4) words.push_back(begin + i);
+  }
+  return words;
+}
+
+PlacedCode PlaceSites(const CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
+                      uint64_t segment_vaddr, const BranchEncoding& encoding,
+                      std::vector<SiteCode>& sites) {
+  return Placer(object, kernels, segment_vaddr, encoding).Place(sites);
+}
+
+}  // namespace rjdbi::patch

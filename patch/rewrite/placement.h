@@ -1,0 +1,69 @@
+// Where trampolines go, and how control gets there and back.
+//
+// An anchor is one 4-byte s_branch, which reaches 128 KiB. In order of
+// preference, kernel by kernel:
+//   1. all its anchors reach the new segment directly;
+//   2. relays: chains of s_branch words in the filler between functions, two
+//      hops at most each way;
+//   3. the kernel is copied, byte for byte, into the new segment next to its
+//      trampolines, and its descriptor's entry moved (only if nothing in it
+//      depends on its address and control never leaves it);
+//   4. relays of any length, site by site;
+//   5. the site is refused.
+#ifndef PATCH_REWRITE_PLACEMENT_H_
+#define PATCH_REWRITE_PLACEMENT_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "patch/analysis/kernel_analysis.h"
+#include "patch/plan/rewriter.h"
+
+namespace rjdbi::patch {
+
+// Code for one anchor, and where it went.
+struct SiteCode {
+  const KernelAnalysis* kernel = nullptr;
+  uint32_t instruction = 0;
+  std::vector<size_t> plans;      // indices, in execution order
+  std::vector<uint8_t> body;      // all of the trampoline but the branch back
+  std::vector<WordFixup> fixups;  // offsets into `body`
+
+  std::optional<Refusal> refusal;
+  uint64_t anchor_vaddr = 0;
+  uint64_t trampoline_vaddr = 0;
+};
+
+// Words of the target that placement needs.
+struct BranchEncoding {
+  uint32_t branch = 0;               // s_branch with a zero offset
+  uint32_t nop = 0;                  // s_nop 0
+  bool offset_3f_is_broken = false;  // gfx10.1: simm16 = 0x3f jumps elsewhere
+};
+
+struct PlacedCode {
+  std::vector<uint8_t> segment;
+  std::map<uint64_t, uint32_t> words;        // existing code to overwrite, by vaddr
+  std::map<size_t, uint64_t> moved_kernels;  // kernel index -> vaddr of its copy
+};
+
+// simm16 of a branch at `from` to `to`; nullopt: out of reach.
+std::optional<uint16_t> BranchOffset(const BranchEncoding& encoding, uint64_t from, uint64_t to);
+
+// Fills in anchor_vaddr and trampoline_vaddr, or refusal, of every site.
+// Deterministic. `kernels`: every analysis at hand (their branches are checked
+// against the filler). `sites` must be ordered by kernel address, then offset.
+PlacedCode PlaceSites(const CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
+                      uint64_t segment_vaddr, const BranchEncoding& encoding,
+                      std::vector<SiteCode>& sites);
+
+// Addresses of filler words between functions, ascending. Exposed for tests.
+std::vector<uint64_t> FindFillerWords(const CodeObject& object,
+                                      const std::vector<const KernelAnalysis*>& kernels);
+
+}  // namespace rjdbi::patch
+
+#endif  // PATCH_REWRITE_PLACEMENT_H_

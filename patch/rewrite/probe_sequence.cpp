@@ -1,0 +1,189 @@
+// Text per probe, assembled line by line so that literals can be located.
+#include "patch/rewrite/probe_sequence.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace rjdbi::patch {
+namespace {
+
+// Not an inline constant, so the assembler must spend a literal word on it; the
+// word is zeroed afterwards and left to the agent.
+constexpr char kPlaceholder[] = "0x7edcba98";
+
+std::string Vgpr(uint16_t reg) { return absl::StrCat("v", reg - kVgpr0); }
+std::string VgprPair(uint16_t reg) {
+  return absl::StrCat("v[", reg - kVgpr0, ":", reg - kVgpr0 + 1, "]");
+}
+std::string Sgpr(uint16_t reg) {
+  if (reg == kVccLo) return "vcc_lo";
+  if (reg == kVccHi) return "vcc_hi";
+  return absl::StrCat("s", reg - kSgpr0);
+}
+std::string SgprPair(uint16_t reg) {
+  if (reg == kVccLo) return "vcc";
+  return absl::StrCat("s[", reg - kSgpr0, ":", reg - kSgpr0 + 1, "]");
+}
+
+// Atomics must reach memory that the host reads. gfx942 and gfx12 say so in the
+// instruction; the others decide by the memory's own attributes.
+std::string ScopeSuffix(const Generation& generation) {
+  if (generation.major >= 12) return " scope:SCOPE_SYS";
+  return generation.family == "gfx942" ? " sc1" : "";
+}
+
+class Builder {
+ public:
+  Builder(const KernelAnalysis& kernel, const RegisterChoice& registers, uint64_t addend,
+          AssemblyCache& cache)
+      : kernel_(kernel),
+        isa_(kernel.isa()),
+        generation_(isa_.generation()),
+        registers_(registers),
+        addend_(addend),
+        cache_(cache),
+        key_(AssemblyKey(kernel)) {}
+
+  void Line(const std::string& text) {
+    if (!status_.ok()) return;
+    const auto bytes = cache_.Assemble(key_, isa_, text);
+    if (!bytes.ok()) {
+      status_ = bytes.status();
+      return;
+    }
+    sequence_.bytes.insert(sequence_.bytes.end(), (*bytes)->begin(), (*bytes)->end());
+    ++sequence_.instructions;
+  }
+
+  // Guards are several lines of the hardware table.
+  void Lines(std::string_view text) {
+    for (const auto& line :
+         absl::StrSplit(absl::string_view(text.data(), text.size()), '\n', absl::SkipEmpty())) {
+      Line(std::string(line));
+    }
+  }
+
+  void Counter(bool lanes) {
+    Lines(HeadGuard());
+    Line(absl::StrCat(Move(), ExecSave(), ", ", Exec()));
+    if (registers_.address_sgpr) {
+      Literal("s_mov_b32 ", Sgpr(*registers_.address_sgpr), false);
+      Literal("s_mov_b32 ", Sgpr(*registers_.address_sgpr + 1), true);
+    }
+    Line(absl::StrCat(Move(), Exec(), ", 1"));
+    // gfx12: scalar writes of registers that a vector instruction has read
+    // before (our own, at an earlier site) must have landed before the reads.
+    if (generation_.major >= 12) Lines(generation_.head_guard);
+    Data(lanes);
+    Line(Atomic());
+    // gfx10.1: a memory instruction's EXEC and SGPRs must have been read before
+    // a scalar instruction overwrites them, which is what its guard waits for.
+    if (generation_.major == 10) Lines(generation_.head_guard);
+    Line(absl::StrCat(Move(), Exec(), ", ", ExecSave()));
+    Lines(generation_.tail_guard);
+  }
+
+  absl::StatusOr<ProbeSequence> Finish() {
+    if (!status_.ok()) return status_;
+    return std::move(sequence_);
+  }
+
+ private:
+  bool Wave64() const { return isa_.wavefront_size() == 64; }
+  std::string Move() const { return Wave64() ? "s_mov_b64 " : "s_mov_b32 "; }
+  std::string Exec() const { return Wave64() ? "exec" : "exec_lo"; }
+  std::string ExecSave() const {
+    return Wave64() ? SgprPair(registers_.exec_save) : Sgpr(registers_.exec_save);
+  }
+
+  std::string_view HeadGuard() const {
+    if (registers_.vgprs_fresh || generation_.mfma_head_guard.empty()) {
+      return generation_.head_guard;
+    }
+    const auto& instructions = kernel_.instructions();
+    const bool mfma =
+        kernel_.has_calls() || std::any_of(instructions.begin(), instructions.end(),
+                                           [](const Instruction& in) { return in.mfma; });
+    return mfma ? generation_.mfma_head_guard : generation_.head_guard;
+  }
+
+  void Literal(const char* opcode, const std::string& destination, bool high_half) {
+    Line(absl::StrCat(opcode, destination, ", ", kPlaceholder));
+    if (!status_.ok()) return;
+    const uint64_t offset = sequence_.bytes.size() - 4;
+    std::fill(sequence_.bytes.end() - 4, sequence_.bytes.end(), uint8_t{0});
+    sequence_.fixups.push_back({offset, high_half, addend_});
+  }
+
+  void Data(bool lanes) {
+    if (registers_.address_vgpr) {
+      Literal("v_mov_b32_e32 ", Vgpr(*registers_.address_vgpr), false);
+      Literal("v_mov_b32_e32 ", Vgpr(*registers_.address_vgpr + 1), true);
+    }
+    const std::string low = Vgpr(registers_.data_vgpr);
+    const std::string high = Vgpr(registers_.data_vgpr + 1);
+    Line(absl::StrCat("v_mov_b32_e32 ", high, ", 0"));
+    if (!lanes) {
+      Line(absl::StrCat("v_mov_b32_e32 ", low, ", 1"));
+      return;
+    }
+    const uint16_t save = registers_.exec_save;
+    Line(absl::StrCat("v_bcnt_u32_b32 ", low, ", ", Sgpr(save), ", 0"));
+    if (Wave64()) {
+      Line(absl::StrCat("v_bcnt_u32_b32 ", low, ", ", Sgpr(save + 1), ", ", low));
+    }
+  }
+
+  std::string Atomic() const {
+    const std::string opcode(generation_.global_atomic_add_u64);
+    const std::string data = VgprPair(registers_.data_vgpr);
+    const std::string scope = ScopeSuffix(generation_);
+    if (registers_.address_sgpr) {
+      return absl::StrCat(opcode, " ", Vgpr(registers_.data_vgpr + 1), ", ", data, ", ",
+                          SgprPair(*registers_.address_sgpr), scope);
+    }
+    return absl::StrCat(opcode, " ", VgprPair(*registers_.address_vgpr), ", ", data, ", off",
+                        scope);
+  }
+
+  const KernelAnalysis& kernel_;
+  Isa& isa_;
+  const Generation& generation_;
+  const RegisterChoice& registers_;
+  const uint64_t addend_;
+  AssemblyCache& cache_;
+  const std::string key_;
+  absl::Status status_;
+  ProbeSequence sequence_;
+};
+
+}  // namespace
+
+std::string AssemblyKey(const KernelAnalysis& kernel) {
+  return absl::StrCat(kernel.object().target().processor, "/", kernel.isa().wavefront_size());
+}
+
+absl::StatusOr<ProbeSequence> BuildSequence(const KernelAnalysis& kernel, Probe probe,
+                                            uint32_t counter_index, const RegisterChoice& registers,
+                                            AssemblyCache& cache) {
+  Builder builder(kernel, registers, uint64_t{counter_index} * kCounterBytes, cache);
+  switch (probe) {
+    case Probe::kNop:
+      builder.Line("s_nop 0");
+      break;
+    case Probe::kSabotage:
+      builder.Line("s_endpgm");
+      break;
+    case Probe::kCountWaves:
+      builder.Counter(false);
+      break;
+    case Probe::kCountLanes:
+      builder.Counter(true);
+      break;
+  }
+  return builder.Finish();
+}
+
+}  // namespace rjdbi::patch

@@ -1,0 +1,370 @@
+// Plan: movable? registers? sequence. Emit: bodies, placement, descriptors,
+// image, verification.
+#include "patch/rewrite/trampoline_rewriter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "patch/analysis/allocation.h"
+#include "patch/codeobject/code_object_writer.h"
+#include "patch/rewrite/assembly_cache.h"
+#include "patch/rewrite/placement.h"
+#include "patch/rewrite/probe_sequence.h"
+#include "patch/rewrite/register_choice.h"
+#include "patch/rewrite/verify.h"
+
+namespace rjdbi::patch {
+namespace {
+
+// The branch to the trampoline and the one back.
+constexpr uint32_t kJumps = 2;
+
+// gfx10.1 loses an ordering between LDS and vector memory on two sides of a
+// branch unless stores were waited for in between, and displacement puts
+// branches around the instruction.
+constexpr std::string_view kLdsBranchFamily = "gfx10.1";
+constexpr char kLdsBranchGuard[] = "s_waitcnt_vscnt null, 0x0";
+
+bool Counts(Probe probe) { return probe == Probe::kCountWaves || probe == Probe::kCountLanes; }
+
+bool NeedsLdsBranchGuard(const Generation& generation, const Instruction& in) {
+  return generation.family == kLdsBranchFamily && in.memory != MemoryKind::kNone &&
+         in.memory != MemoryKind::kScalar;
+}
+
+absl::StatusOr<uint32_t> AssembleWord(AssemblyCache& cache, const KernelAnalysis& kernel,
+                                      const std::string& text) {
+  const auto bytes = cache.Assemble(AssemblyKey(kernel), kernel.isa(), text);
+  if (!bytes.ok()) return bytes.status();
+  if ((*bytes)->size() != 4) return absl::InternalError(absl::StrCat(text, " is not one word"));
+  uint32_t word = 0;
+  std::memcpy(&word, (*bytes)->data(), sizeof(word));
+  return word;
+}
+
+// What the plans of one kernel need together.
+struct KernelNeeds {
+  const KernelAnalysis* kernel = nullptr;
+  uint32_t sgprs = 0, vgprs = 0;
+};
+
+// Descriptor and metadata counts after growth; nullopt: nothing changes.
+std::optional<CodeObjectEdit::KernelChange> Grow(const KernelNeeds& needs) {
+  const KernelAnalysis& kernel = *needs.kernel;
+  const Generation& generation = kernel.isa().generation();
+  const Allocation now = AllocationOf(kernel.kernel(), generation);
+  const KernelMetadata& metadata = kernel.kernel().metadata;
+  CodeObjectEdit::KernelChange change;
+  change.descriptor = kernel.kernel().descriptor;
+  uint32_t& rsrc1 = change.descriptor.compute_pgm_rsrc1;
+  uint32_t& rsrc3 = change.descriptor.compute_pgm_rsrc3;
+  bool changed = false;
+
+  if (needs.sgprs > HighestSgpr(kernel)) {
+    const uint32_t sgprs = SgprsAllocatedFor(kernel, needs.sgprs);
+    if (sgprs > now.sgprs) {
+      rsrc1 = (rsrc1 & ~(0xfu << 6)) | ((2 * (sgprs / generation.sgpr_granule - 1)) << 6);
+      changed = true;
+    }
+    // The count includes VCC, and on gfx9 the registers above it.
+    const uint32_t count = needs.sgprs + (generation.sgprs_allocated ? generation.sgpr_tail : 2u);
+    if (metadata.sgpr_count && *metadata.sgpr_count < count) {
+      change.sgpr_count = count;
+      changed = true;
+    }
+  }
+  if (needs.vgprs > HighestVgpr(kernel)) {
+    const uint32_t vgprs = VgprsAllocatedFor(kernel, needs.vgprs);
+    uint32_t count = needs.vgprs;
+    if (generation.unified_vgpr_file) {
+      if (needs.vgprs > now.arch_vgprs) {
+        rsrc3 = (rsrc3 & ~0x3fu) | (RoundUp(needs.vgprs, 4) / 4 - 1);
+        changed = true;
+      }
+      if (AgprsInUse(kernel) > 0) count = RoundUp(needs.vgprs, 4) + AgprsInUse(kernel);
+    }
+    if (vgprs > now.vgprs) {
+      rsrc1 = (rsrc1 & ~0x3fu) | (vgprs / now.vgpr_granule - 1);
+      changed = true;
+    }
+    if (metadata.vgpr_count && *metadata.vgpr_count < count) {
+      change.vgpr_count = count;
+      changed = true;
+    }
+  }
+  if (!changed) return std::nullopt;
+  return change;
+}
+
+class TrampolineRewriter final : public Rewriter {
+ public:
+  std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
+                                       const ProbeRequest& request) override;
+  absl::StatusOr<RewriteResult> Emit(const CodeObject& object,
+                                     const std::vector<const KernelAnalysis*>& kernels,
+                                     const std::vector<SitePlan>& plans) override;
+
+ private:
+  absl::StatusOr<std::vector<SiteCode>> MakeSites(const std::vector<const KernelAnalysis*>& kernels,
+                                                  const std::vector<SitePlan>& plans);
+  absl::Status MakeBody(SiteCode& site, const std::vector<SitePlan>& plans);
+  absl::StatusOr<BranchEncoding> EncodingFor(const KernelAnalysis& kernel);
+  absl::Status PadEnd(const KernelAnalysis& kernel, std::vector<uint8_t>& segment);
+
+  AssemblyCache cache_;
+};
+
+std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& kernel,
+                                                         uint32_t instruction,
+                                                         const ProbeRequest& request) {
+  if (std::optional<Refusal> refusal = kernel.Immovable(instruction)) return *refusal;
+  SitePlan plan;
+  plan.instruction = instruction;
+  plan.kernel_index = kernel.kernel_index();
+  plan.probe = request.probe;
+  plan.required_sgprs = HighestSgpr(kernel);
+  plan.required_vgprs = HighestVgpr(kernel);
+  RegisterChoice registers;
+  if (Counts(request.probe)) {
+    std::variant<RegisterChoice, Refusal> choice = ChooseRegisters(kernel, instruction, request);
+    if (const Refusal* refusal = std::get_if<Refusal>(&choice)) return *refusal;
+    registers = std::get<RegisterChoice>(choice);
+    plan.temporaries = registers.temporaries;
+    plan.grown = registers.grown;
+    plan.required_sgprs = registers.required_sgprs;
+    plan.required_vgprs = registers.required_vgprs;
+    plan.sgpr_delta = registers.sgpr_delta;
+    plan.vgpr_delta = registers.vgpr_delta;
+    plan.telemetry_bytes_per_event = kCounterBytes;
+  }
+  absl::StatusOr<ProbeSequence> sequence =
+      BuildSequence(kernel, request.probe, request.counter_index, registers, cache_);
+  if (!sequence.ok()) {
+    return Refusal{Reason::kAssemblerFailed, "", "", std::string(sequence.status().message())};
+  }
+  plan.sequence = std::move(sequence->bytes);
+  plan.fixups = std::move(sequence->fixups);
+  plan.injected_instructions = sequence->instructions + kJumps;
+  const Generation& generation = kernel.isa().generation();
+  if (NeedsLdsBranchGuard(generation, kernel.instructions()[instruction])) {
+    plan.injected_instructions += 2;
+    plan.drains_waits = true;
+  }
+  plan.drains_waits |= Counts(request.probe) && generation.family == kLdsBranchFamily;
+  return plan;
+}
+
+absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<SitePlan>& plans) {
+  const KernelAnalysis& kernel = *site.kernel;
+  const Instruction& displaced = kernel.instructions()[site.instruction];
+  std::vector<uint8_t> guard;
+  if (NeedsLdsBranchGuard(kernel.isa().generation(), displaced)) {
+    const auto bytes = cache_.Assemble(AssemblyKey(kernel), kernel.isa(), kLdsBranchGuard);
+    if (!bytes.ok()) return bytes.status();
+    guard = **bytes;
+  }
+  site.body = guard;
+  for (size_t p : site.plans) {
+    for (WordFixup fixup : plans[p].fixups) {
+      fixup.offset += site.body.size();
+      site.fixups.push_back(fixup);
+    }
+    site.body.insert(site.body.end(), plans[p].sequence.begin(), plans[p].sequence.end());
+  }
+  const absl::Span<const uint8_t> bytes = kernel.code().subspan(displaced.offset, displaced.size);
+  site.body.insert(site.body.end(), bytes.begin(), bytes.end());
+  site.body.insert(site.body.end(), guard.begin(), guard.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
+    const std::vector<const KernelAnalysis*>& kernels, const std::vector<SitePlan>& plans) {
+  std::map<size_t, const KernelAnalysis*> by_index;
+  for (const KernelAnalysis* kernel : kernels) {
+    if (kernel != nullptr) by_index[kernel->kernel_index()] = kernel;
+  }
+  struct Key {
+    uint64_t entry;
+    size_t kernel;
+    uint32_t instruction;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, SiteCode> sites;
+  for (size_t p = 0; p < plans.size(); ++p) {
+    const auto found = by_index.find(plans[p].kernel_index);
+    if (found == by_index.end() || plans[p].instruction >= found->second->instructions().size()) {
+      return absl::InternalError(absl::StrCat("plan ", p, " names kernel ", plans[p].kernel_index,
+                                              ", instruction ", plans[p].instruction,
+                                              ", for which no analysis was given"));
+    }
+    const KernelAnalysis* kernel = found->second;
+    SiteCode& site =
+        sites[{kernel->kernel().entry_vaddr, plans[p].kernel_index, plans[p].instruction}];
+    site.kernel = kernel;
+    site.instruction = plans[p].instruction;
+    site.plans.push_back(p);
+  }
+  std::vector<SiteCode> result;
+  result.reserve(sites.size());
+  for (auto& [key, site] : sites) {
+    if (absl::Status status = MakeBody(site, plans); !status.ok()) return status;
+    result.push_back(std::move(site));
+  }
+  return result;
+}
+
+absl::StatusOr<BranchEncoding> TrampolineRewriter::EncodingFor(const KernelAnalysis& kernel) {
+  BranchEncoding encoding;
+  absl::StatusOr<uint32_t> branch = AssembleWord(cache_, kernel, "s_branch 0");
+  if (!branch.ok()) return branch.status();
+  absl::StatusOr<uint32_t> nop = AssembleWord(cache_, kernel, "s_nop 0");
+  if (!nop.ok()) return nop.status();
+  encoding.branch = *branch;
+  encoding.nop = *nop;
+  encoding.offset_3f_is_broken = kernel.isa().generation().family == kLdsBranchFamily;
+  return encoding;
+}
+
+// Instruction prefetch must not run into unmapped memory.
+absl::Status TrampolineRewriter::PadEnd(const KernelAnalysis& kernel,
+                                        std::vector<uint8_t>& segment) {
+  const Generation& generation = kernel.isa().generation();
+  if (generation.end_padding_bytes == 0) return absl::OkStatus();
+  absl::StatusOr<uint32_t> word =
+      AssembleWord(cache_, kernel, std::string(generation.end_padding_opcode));
+  if (!word.ok()) return word.status();
+  constexpr size_t kCacheLine = 128;
+  const size_t end =
+      (segment.size() + kCacheLine - 1) / kCacheLine * kCacheLine + generation.end_padding_bytes;
+  for (size_t at = segment.size(); at < end; at += 4) {
+    segment.resize(at + 4);
+    std::memcpy(segment.data() + at, &*word, sizeof(*word));
+  }
+  return absl::OkStatus();
+}
+
+// Runs of adjacent words become one overwrite.
+std::vector<CodeObjectEdit::Bytes> Overwrites(const std::map<uint64_t, uint32_t>& words) {
+  std::vector<CodeObjectEdit::Bytes> result;
+  for (const auto& [vaddr, word] : words) {
+    if (result.empty() || result.back().vaddr + result.back().bytes.size() != vaddr) {
+      result.push_back({vaddr, {}});
+    }
+    std::vector<uint8_t>& bytes = result.back().bytes;
+    bytes.resize(bytes.size() + 4);
+    std::memcpy(bytes.data() + bytes.size() - 4, &word, sizeof(word));
+  }
+  return result;
+}
+
+// Growth and moved entries, for the kernels whose sites were placed.
+std::map<size_t, CodeObjectEdit::KernelChange> KernelChanges(const std::vector<SiteCode>& sites,
+                                                             const std::vector<SitePlan>& plans,
+                                                             const PlacedCode& placed) {
+  std::map<size_t, KernelNeeds> needs;
+  for (const SiteCode& site : sites) {
+    if (site.refusal) continue;
+    KernelNeeds& need = needs[site.kernel->kernel_index()];
+    need.kernel = site.kernel;
+    for (size_t p : site.plans) {
+      need.sgprs = std::max(need.sgprs, plans[p].required_sgprs);
+      need.vgprs = std::max(need.vgprs, plans[p].required_vgprs);
+    }
+  }
+  std::map<size_t, CodeObjectEdit::KernelChange> changes;
+  for (const auto& [index, need] : needs) {
+    std::optional<CodeObjectEdit::KernelChange> change = Grow(need);
+    const auto moved = placed.moved_kernels.find(index);
+    if (moved != placed.moved_kernels.end()) {
+      const Kernel& kernel = need.kernel->kernel();
+      if (!change) {
+        change.emplace();
+        change->descriptor = kernel.descriptor;
+      }
+      change->descriptor.kernel_code_entry_byte_offset =
+          static_cast<int64_t>(moved->second - kernel.descriptor_vaddr);
+    }
+    if (change) changes[index] = *change;
+  }
+  return changes;
+}
+
+absl::Status FillResult(const std::vector<SiteCode>& sites, const CodeObject& object,
+                        RewriteResult& result) {
+  absl::StatusOr<CodeObject> image = CodeObject::Parse(result.image);
+  if (!image.ok()) {
+    return absl::InternalError(
+        absl::StrCat("the rewritten object does not parse: ", image.status().message()));
+  }
+  if (absl::Status status = VerifyImage(*image, sites); !status.ok()) return status;
+  for (const SiteCode& site : sites) {
+    if (site.refusal) continue;
+    for (const WordFixup& fixup : site.fixups) {
+      const std::optional<uint64_t> offset =
+          image->VaddrToOffset(site.trampoline_vaddr + fixup.offset);
+      if (!offset) return absl::InternalError("a fixup lies outside the file");
+      result.fixups.push_back({*offset, fixup.high_half, fixup.addend});
+    }
+  }
+  std::sort(result.fixups.begin(), result.fixups.end(),
+            [](const WordFixup& a, const WordFixup& b) { return a.offset < b.offset; });
+  result.code_growth =
+      static_cast<int64_t>(result.image.size()) - static_cast<int64_t>(object.bytes().size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
+    const CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
+    const std::vector<SitePlan>& plans) {
+  RewriteResult result;
+  for (size_t p = 0; p < plans.size(); ++p) result.sites.push_back({p, std::nullopt, 0});
+  if (plans.empty()) return result;
+  const absl::StatusOr<uint64_t> segment_vaddr = NewSegmentVaddr(object);
+  if (!segment_vaddr.ok()) {
+    const Refusal refusal{Reason::kNoSegmentSlot, "", "",
+                          std::string(segment_vaddr.status().message())};
+    for (EmittedSite& site : result.sites) site.refusal = refusal;
+    return result;
+  }
+  absl::StatusOr<std::vector<SiteCode>> sites = MakeSites(kernels, plans);
+  if (!sites.ok()) return sites.status();
+  const KernelAnalysis& any = *sites->front().kernel;
+  absl::StatusOr<BranchEncoding> encoding = EncodingFor(any);
+  if (!encoding.ok()) return encoding.status();
+
+  PlacedCode placed = PlaceSites(object, kernels, *segment_vaddr, *encoding, *sites);
+  bool any_placed = false;
+  for (const SiteCode& site : *sites) {
+    for (size_t p : site.plans) {
+      result.sites[p].refusal = site.refusal;
+      if (!site.refusal) result.sites[p].trampoline_vaddr = site.trampoline_vaddr;
+    }
+    any_placed |= !site.refusal.has_value();
+  }
+  if (!any_placed) return result;
+
+  CodeObjectEdit edit;
+  edit.overwrites = Overwrites(placed.words);
+  edit.kernels = KernelChanges(*sites, plans, placed);
+  edit.new_segment = std::move(placed.segment);
+  if (absl::Status status = PadEnd(any, edit.new_segment); !status.ok()) return status;
+  absl::StatusOr<std::vector<uint8_t>> image = WriteCodeObject(object, edit);
+  if (!image.ok()) {
+    return absl::InternalError(absl::StrCat("writing: ", image.status().message()));
+  }
+  result.image = *std::move(image);
+  if (absl::Status status = FillResult(*sites, object, result); !status.ok()) return status;
+  return result;
+}
+
+}  // namespace
+
+std::unique_ptr<Rewriter> MakeTrampolineRewriter() {
+  return std::make_unique<TrampolineRewriter>();
+}
+
+}  // namespace rjdbi::patch
