@@ -71,19 +71,21 @@ struct SinCos {
 };
 SinCos Revolutions(double x) {
   if (!std::isfinite(x)) return {NAN, NAN};
+  if (x == 0) return {x, 1};
   x -= std::floor(x);
   const double quarter = std::floor(4 * x + 0.5);
   const double angle = (x - quarter / 4) * 6.283185307179586476925286766559;
+  // Subtracting from +0 keeps exact zeros positive.
   const double s = std::sin(angle), c = std::cos(angle);
   switch (static_cast<int>(quarter) & 3) {
     case 0:
       return {s, c};
     case 1:
-      return {c, -s};
+      return {c, 0.0 - s};
     case 2:
-      return {-s, -c};
+      return {0.0 - s, 0.0 - c};
     default:
-      return {-c, s};
+      return {0.0 - c, s};
   }
 }
 
