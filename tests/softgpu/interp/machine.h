@@ -18,8 +18,8 @@ namespace softgpu {
 struct Dispatch {
   uint64_t kernel_descriptor = 0;
   uint64_t kernarg = 0;
-  uint64_t packet = 0;         // address of the AQL packet (dispatch_ptr)
-  uint64_t queue = 0;          // address of amd_queue_t (queue_ptr)
+  uint64_t packet = 0;  // address of the AQL packet (dispatch_ptr)
+  uint64_t queue = 0;   // address of amd_queue_t (queue_ptr)
   uint64_t dispatch_id = 0;
   uint32_t grid[3] = {1, 1, 1};       // work-items
   uint32_t workgroup[3] = {1, 1, 1};  // work-items; partial groups at the edge
@@ -41,12 +41,21 @@ class Machine {
   // "gfx1030", "gfx1100", "gfx1200", "gfx1201". Returns nullptr, with *error
   // set, for a name that LLVM or the interpreter does not know.
   // seed: orders the interleaving of a workgroup's wavefronts.
-  static std::unique_ptr<Machine> Create(const std::string& gfx_name, uint64_t seed,
-                                         Memory* memory, std::string* error);
+  static std::unique_ptr<Machine> Create(const std::string& gfx_name, uint64_t seed, Memory* memory,
+                                         std::string* error);
   virtual ~Machine() = default;
 
   // Runs to completion or to the first fault. Not thread-safe.
   virtual Fault Run(const Dispatch& dispatch) = 0;
+
+  // Makes a Run in progress on another thread return soon, with a kTrap fault
+  // whose text is "interrupted". Sticky until ClearInterrupt.
+  virtual void Interrupt() = 0;
+  virtual void ClearInterrupt() = 0;
+
+  // Where s_sendmsg interrupts go; nullptr (the default) drops them. Called on
+  // the thread inside Run.
+  virtual void SetMessageSink(MessageSink* sink) = 0;
 
   // Forget decoded instructions (code was written or freed).
   virtual void InvalidateInstructionCache() = 0;
