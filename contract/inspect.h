@@ -1,0 +1,34 @@
+// What is in a code object, for people: kernels, and places in them. The daemon
+// and rjctl's offline verbs both answer from here.
+#ifndef CONTRACT_INSPECT_H_
+#define CONTRACT_INSPECT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "patch/codeobject/code_object.h"
+#include "rjdbi/v1/control.pb.h"
+
+namespace rjdbi::contract {
+
+// Every kernel, from descriptors and metadata alone: no instruction count, and
+// no occupancy for an unknown processor.
+v1::ListKernelsReply SummariseKernels(const patch::CodeObject& object);
+
+// The kernels that a glob matches ("": all), instructions counted. Errors are
+// those of CodeObject::Parse.
+absl::StatusOr<v1::ListKernelsReply> InspectKernels(absl::Span<const uint8_t> object,
+                                                    const std::string& kernel_glob);
+
+// The places that a selector ("": every instruction) selects in those kernels.
+// INVALID_ARGUMENT: the selector does not parse. Otherwise as above, except that
+// a malformed object is DATA_LOSS. A kernel that cannot be analysed has no sites.
+absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> object,
+                                                const std::string& kernel_glob,
+                                                const std::string& selector);
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_INSPECT_H_

@@ -1,0 +1,300 @@
+#include "daemon/control_service.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <set>
+#include <tuple>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "contract/catalogue.h"
+#include "contract/demangle.h"
+#include "contract/inspect.h"
+#include "daemon/admission_service.h"
+#include "daemon/digest.h"
+
+namespace rjdbi::daemon {
+namespace {
+
+constexpr char kObjectPrefix[] = "object-";
+constexpr char kKernelsPrefix[] = "kernels-";
+
+bool KernelWanted(const std::string& glob, const std::string& kernel) {
+  return glob.empty() || contract::KernelMatches(glob, kernel);
+}
+
+// "#3" is the fourth attachment of that load. SIZE_MAX: the record names none.
+size_t IndexOf(const LoadRecord& load, const std::string& canonical) {
+  size_t index = SIZE_MAX;
+  if (load.question == nullptr || !absl::StartsWith(canonical, "#") ||
+      !absl::SimpleAtoi(canonical.substr(1), &index)) {
+    return SIZE_MAX;
+  }
+  return index < load.question->ids.size() ? index : SIZE_MAX;
+}
+
+std::string RealId(const LoadRecord& load, const std::string& canonical) {
+  const size_t index = IndexOf(load, canonical);
+  return index == SIZE_MAX ? canonical : load.question->ids[index];
+}
+
+std::string ProbeOf(const LoadRecord& load, const std::string& canonical) {
+  const size_t index = IndexOf(load, canonical);
+  return index == SIZE_MAX ? "" : load.question->wanted[index].spec().probe();
+}
+
+bool Attached(v1::Outcome outcome) {
+  return outcome == v1::VERIFIED_ATTACH || outcome == v1::ATTACH_WITH_DECLARED_DEGRADATION;
+}
+
+void AddTo(v1::Coverage& total, const v1::Coverage& part) {
+  total.set_requested(total.requested() + part.requested());
+  total.set_attached(total.attached() + part.attached());
+  total.set_degraded(total.degraded() + part.degraded());
+  total.set_not_selected(total.not_selected() + part.not_selected());
+  for (const v1::ReasonCount& reason : part.refused()) {
+    v1::ReasonCount* sum = nullptr;
+    for (v1::ReasonCount& known : *total.mutable_refused()) {
+      if (known.constraint_id() == reason.constraint_id()) sum = &known;
+    }
+    if (sum == nullptr) {
+      sum = total.add_refused();
+      sum->set_constraint_id(reason.constraint_id());
+    }
+    sum->set_sites(sum->sites() + reason.sites());
+  }
+}
+
+v1::Violation NothingAsked(const std::string& observed, const std::string& message) {
+  return contract::MakeViolation(contract::id::kNothingAsked, observed, "", {}, message);
+}
+
+}  // namespace
+
+ControlService::ControlService(DaemonState& state, GpuInventory gpus, std::string version)
+    : state_(state),
+      gpus_(std::move(gpus)),
+      version_(std::move(version)),
+      started_unix_ns_(UnixNanos()) {}
+
+grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::AttachRequest* request,
+                                    v1::AttachReply* reply) {
+  if (!request->has_spec()) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the request has no spec");
+  }
+  for (v1::Violation& violation :
+       contract::CheckSpec(request->spec(), state_.config()->policy)) {
+    *reply->add_violations() = std::move(violation);
+  }
+  if (reply->violations_size() > 0) return grpc::Status::OK;
+  *reply->mutable_attachment() = state_.attachments.Add(request->spec(), UnixNanos());
+  const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
+  spdlog::info("attached {}: kernel {} sites {} probe {} (uid {} pid {})",
+               reply->attachment().id(), request->spec().kernel_glob(), request->spec().sites(),
+               request->spec().probe(), peer.uid, peer.pid);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::Detach(grpc::ServerContext* context, const v1::DetachRequest* request,
+                                    v1::DetachReply*) {
+  const absl::Status status = state_.attachments.Remove(request->attachment_id());
+  const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
+  if (status.ok()) {
+    spdlog::info("detached {} (uid {} pid {})", request->attachment_id(), peer.uid, peer.pid);
+  }
+  return ToGrpc(status);
+}
+
+grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                                       v1::GetStatusReply* reply) {
+  reply->set_version(version_);
+  reply->set_pid(static_cast<uint32_t>(getpid()));
+  reply->set_started_unix_ns(started_unix_ns_);
+  for (auto& attachment : state_.attachments.All()) *reply->add_attachments() = attachment;
+  for (auto& session : state_.ledger.Sessions()) *reply->add_sessions() = session;
+  for (const v1::Gpu& gpu : gpus_.gpus) *reply->add_gpus() = gpu;
+  reply->set_gpu_inventory_note(gpus_.note);
+  const BlobStore::Stats blobs = state_.blobs.stats();
+  const Decider::Stats decisions = state_.decider.stats();
+  reply->set_cache_hits(decisions.hits);
+  reply->set_cache_misses(decisions.misses);
+  reply->set_cache_bytes(blobs.bytes);
+  reply->set_cache_entries(blobs.entries);
+  reply->set_uploaded_bytes(state_.ledger.uploaded_bytes());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListCodeObjects(grpc::ServerContext*,
+                                             const v1::ListCodeObjectsRequest*,
+                                             v1::ListCodeObjectsReply* reply) {
+  for (auto& object : state_.ledger.CodeObjects()) *reply->add_code_objects() = object;
+  return grpc::Status::OK;
+}
+
+std::vector<std::string> ControlService::StoredObjects(const std::string& prefix) const {
+  std::set<std::string> hashes;
+  for (const char* kind : {kObjectPrefix, kKernelsPrefix}) {
+    for (const std::string& name : state_.blobs.Names(absl::StrCat(kind, prefix))) {
+      hashes.insert(name.substr(std::string(kind).size()));
+    }
+  }
+  return {hashes.begin(), hashes.end()};
+}
+
+grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest* request,
+                                         v1::ListKernelsReply* reply) {
+  for (const std::string& hash : StoredObjects(request->code_object_sha256())) {
+    v1::ListKernelsReply kernels;
+    const Bytes object = state_.decider.StoredObject(hash);
+    if (object != nullptr) {
+      auto inspected = contract::InspectKernels(AsBytes(*object), request->kernel_glob());
+      if (inspected.ok()) kernels = std::move(*inspected);
+    } else if (const auto known = state_.decider.KnownKernels(hash)) {
+      for (const v1::KernelSummary& kernel : known->kernels()) {
+        if (KernelWanted(request->kernel_glob(), kernel.name())) *kernels.add_kernels() = kernel;
+      }
+    }
+    for (v1::KernelSummary& kernel : *kernels.mutable_kernels()) {
+      kernel.set_code_object_sha256(hash);
+      *reply->add_kernels() = std::move(kernel);
+    }
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListSites(grpc::ServerContext*, const v1::ListSitesRequest* request,
+                                       v1::ListSitesReply* reply) {
+  for (const std::string& hash : StoredObjects(request->code_object_sha256())) {
+    const Bytes object = state_.decider.StoredObject(hash);
+    if (object == nullptr) continue;
+    const auto sites =
+        contract::InspectSites(AsBytes(*object), request->kernel_glob(), request->sites());
+    if (!sites.ok() && absl::IsInvalidArgument(sites.status())) return ToGrpc(sites.status());
+    if (!sites.ok()) continue;
+    for (const v1::Site& site : sites->sites()) *reply->add_sites() = site;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
+                                            const v1::WhyNotAttachedRequest* request,
+                                            v1::WhyNotAttachedReply* reply) {
+  const std::string& glob = request->kernel_glob();
+  std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen;
+  bool kernel_decided = false;
+  for (const LoadRecord& load : state_.ledger.Loads("")) {
+    if (load.decision == nullptr) continue;
+    for (const v1::Coverage& coverage : load.decision->record.coverage()) {
+      kernel_decided = kernel_decided || (KernelWanted(glob, coverage.kernel()) &&
+                                          !coverage.kernel().empty());
+    }
+    for (const v1::Decision& decision : load.decision->record.decisions()) {
+      const v1::Location& place = decision.site().location();
+      if (!KernelWanted(glob, place.kernel())) continue;
+      if (request->has_kernel_offset() && request->kernel_offset() != place.kernel_offset()) {
+        continue;
+      }
+      const std::string id = RealId(load, decision.attachment_id());
+      if (!seen.insert({load.sha256, id, place.kernel(), place.kernel_offset()}).second) continue;
+      if (Attached(decision.outcome())) {
+        reply->set_attached_sites(reply->attached_sites() + 1);
+      } else {
+        v1::Decision* refused = reply->add_decisions();
+        *refused = decision;
+        refused->set_attachment_id(id);
+      }
+    }
+    for (const v1::Violation& violation : load.decision->record.object_violations()) {
+      if (seen.insert({load.sha256, "", violation.constraint_id(), 0}).second) {
+        *reply->add_violations() = violation;
+      }
+    }
+  }
+  if (reply->decisions_size() > 0 || reply->attached_sites() > 0) return grpc::Status::OK;
+  const std::vector<v1::Attachment> attachments = state_.attachments.All();
+  if (kernel_decided && request->has_kernel_offset()) {
+    *reply->add_violations() = NothingAsked(
+        absl::StrCat("offset ", request->kernel_offset()),
+        "An attachment matches the kernel, but its selector does not cover this offset.");
+  } else if (kernel_decided) {
+    *reply->add_violations() = NothingAsked(
+        "0 sites", "An attachment matches the kernel, but its selector matches no instruction.");
+  } else if (attachments.empty()) {
+    *reply->add_violations() = NothingAsked("0 attachments", "Nothing is attached.");
+  } else if (state_.ledger.Sessions().empty()) {
+    *reply->add_violations() =
+        NothingAsked("0 processes", "No process has connected since rjdbid started.");
+  } else {
+    *reply->add_violations() = NothingAsked(
+        absl::StrCat(attachments.size(), " attachments"),
+        "No process that an attachment wants has loaded a kernel of this name since the "
+        "attachment was made; objects loaded earlier keep what they were loaded with.");
+  }
+  return grpc::Status::OK;
+}
+
+void ControlService::FillCoverage(const std::string& attachment_id, const std::string& kernel_glob,
+                                  const std::string& session, v1::GetCoverageReply& reply) {
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
+  std::set<std::string> matched;
+  for (const LoadRecord& load : state_.ledger.Loads(session)) {
+    if (load.decision == nullptr) continue;
+    for (const v1::Coverage& part : load.decision->record.coverage()) {
+      const std::string id = RealId(load, part.attachment_id());
+      if (!part.kernel().empty()) matched.insert(id);
+      if (!attachment_id.empty() && id != attachment_id) continue;
+      if (!KernelWanted(kernel_glob, part.kernel())) continue;
+      if (!seen.insert({load.sha256, part.kernel(), id}).second) continue;
+      v1::Coverage* coverage = reply.add_coverage();
+      *coverage = part;
+      coverage->set_attachment_id(id);
+      AddTo(*reply.mutable_total(), part);
+    }
+  }
+  reply.mutable_total();
+  for (v1::Gap& gap : state_.ledger.Gaps(session)) *reply.add_gaps() = std::move(gap);
+  for (const v1::Attachment& attachment : state_.attachments.All()) {
+    if (matched.count(attachment.id()) == 0 &&
+        (attachment_id.empty() || attachment_id == attachment.id())) {
+      reply.add_unmatched_attachments(attachment.id());
+    }
+  }
+}
+
+grpc::Status ControlService::GetCoverage(grpc::ServerContext*, const v1::GetCoverageRequest* request,
+                                         v1::GetCoverageReply* reply) {
+  FillCoverage(request->attachment_id(), request->kernel_glob(), request->session_id(), *reply);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReportRequest* request,
+                                       v1::GetReportReply* reply) {
+  for (const LoadRecord& load : state_.ledger.Loads(request->session_id())) {
+    if (load.decision == nullptr) continue;
+    for (const v1::Decision& decision : load.decision->record.decisions()) {
+      const std::string id = RealId(load, decision.attachment_id());
+      if (!decision.has_counter_index() || decision.counter_index() >= load.counters.size() ||
+          (!request->attachment_id().empty() && id != request->attachment_id()) ||
+          !KernelWanted(request->kernel_glob(), decision.site().location().kernel())) {
+        continue;
+      }
+      v1::SiteCount* count = reply->add_counts();
+      count->set_attachment_id(id);
+      count->set_session_id(load.session_id);
+      count->set_probe(ProbeOf(load, decision.attachment_id()));
+      *count->mutable_location() = decision.site().location();
+      count->set_count(load.counters[decision.counter_index()]);
+      count->set_outcome(decision.outcome());
+      count->set_code_object_sha256(load.sha256);
+      count->set_load_id(load.load_id);
+      count->set_final(load.final);
+    }
+  }
+  FillCoverage(request->attachment_id(), request->kernel_glob(), request->session_id(),
+               *reply->mutable_coverage());
+  return grpc::Status::OK;
+}
+
+}  // namespace rjdbi::daemon

@@ -1,0 +1,52 @@
+// The operators' service. Queries are answered from the ledger; those that need
+// a disassembler read stored objects.
+#ifndef DAEMON_CONTROL_SERVICE_H_
+#define DAEMON_CONTROL_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <string>
+
+#include "daemon/daemon_state.h"
+#include "daemon/gpu_inventory.h"
+#include "rjdbi/v1/control.grpc.pb.h"
+
+namespace rjdbi::daemon {
+
+class ControlService final : public v1::Control::Service {
+ public:
+  ControlService(DaemonState& state, GpuInventory gpus, std::string version);
+
+  grpc::Status Attach(grpc::ServerContext*, const v1::AttachRequest*, v1::AttachReply*) override;
+  grpc::Status Detach(grpc::ServerContext*, const v1::DetachRequest*, v1::DetachReply*) override;
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusReply*) override;
+  grpc::Status ListCodeObjects(grpc::ServerContext*, const v1::ListCodeObjectsRequest*,
+                               v1::ListCodeObjectsReply*) override;
+  grpc::Status ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,
+                           v1::ListKernelsReply*) override;
+  grpc::Status ListSites(grpc::ServerContext*, const v1::ListSitesRequest*,
+                         v1::ListSitesReply*) override;
+  grpc::Status WhyNotAttached(grpc::ServerContext*, const v1::WhyNotAttachedRequest*,
+                              v1::WhyNotAttachedReply*) override;
+  grpc::Status GetCoverage(grpc::ServerContext*, const v1::GetCoverageRequest*,
+                           v1::GetCoverageReply*) override;
+  grpc::Status GetReport(grpc::ServerContext*, const v1::GetReportRequest*,
+                         v1::GetReportReply*) override;
+
+ private:
+  void FillCoverage(const std::string& attachment_id, const std::string& kernel_glob,
+                    const std::string& session, v1::GetCoverageReply& reply);
+  // Hashes of stored objects that start with `prefix`.
+  std::vector<std::string> StoredObjects(const std::string& prefix) const;
+
+  DaemonState& state_;
+  const GpuInventory gpus_;
+  const std::string version_;
+  const int64_t started_unix_ns_;
+};
+
+}  // namespace rjdbi::daemon
+
+#endif  // DAEMON_CONTROL_SERVICE_H_

@@ -1,0 +1,47 @@
+#include "daemon/daemon_state.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace rjdbi::daemon {
+namespace {
+
+// Without a disk the cache shares the daemon's memory with everything else.
+constexpr uint64_t kMemoryCacheBytes = uint64_t{128} << 20;
+
+std::string Below(const std::string& directory, const char* name) {
+  return directory.empty() ? "" : absl::StrCat(directory, "/", name);
+}
+
+}  // namespace
+
+DaemonState::DaemonState(const Config& config, const std::string& state_directory)
+    : blobs(Below(state_directory, "cache"),
+            state_directory.empty() ? std::min(config.cache_max_bytes, kMemoryCacheBytes)
+                                    : config.cache_max_bytes),
+      attachments(Below(state_directory, "attachments.jsonl")),
+      ledger(config.max_sessions),
+      uploads(config.max_upload_bytes_in_flight),
+      processes([this](const std::string& session_id) {
+        if (ledger.Close(session_id, false)) {
+          spdlog::info("a process ended without closing its session");
+        }
+      }),
+      decider(blobs, config.max_concurrent_admissions),
+      config_(std::make_shared<Config>(config)) {}
+
+std::shared_ptr<const Config> DaemonState::config() const {
+  const std::lock_guard lock(mutex_);
+  return config_;
+}
+
+void DaemonState::Reload(const Config& config) {
+  ledger.set_max_sessions(config.max_sessions);
+  const std::lock_guard lock(mutex_);
+  config_ = std::make_shared<Config>(config);
+}
+
+}  // namespace rjdbi::daemon

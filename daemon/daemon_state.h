@@ -1,0 +1,44 @@
+// The parts that both services share, and the policy that SIGHUP may replace.
+#ifndef DAEMON_DAEMON_STATE_H_
+#define DAEMON_DAEMON_STATE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "daemon/attachment_store.h"
+#include "daemon/blob_store.h"
+#include "daemon/config.h"
+#include "daemon/decider.h"
+#include "daemon/ledger.h"
+#include "daemon/peer.h"
+#include "daemon/process_monitor.h"
+#include "daemon/upload.h"
+
+namespace rjdbi::daemon {
+
+class DaemonState {
+ public:
+  // `state_directory` is "" when nothing can be kept.
+  DaemonState(const Config& config, const std::string& state_directory);
+
+  std::shared_ptr<const Config> config() const;
+  void Reload(const Config& config);
+
+  BlobStore blobs;
+  AttachmentStore attachments;
+  Ledger ledger;
+  PeerRegistry peers;
+  UploadGate uploads;
+  Watchdog watchdog;
+  ProcessMonitor processes;
+  Decider decider;
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Config> config_;
+};
+
+}  // namespace rjdbi::daemon
+
+#endif  // DAEMON_DAEMON_STATE_H_

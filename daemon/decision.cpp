@@ -1,0 +1,148 @@
+#include "daemon/decision.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/digest.h"
+
+namespace rjdbi::daemon {
+namespace {
+
+void AppendU64(std::string& out, uint64_t value) {
+  char bytes[8];
+  std::memcpy(bytes, &value, 8);
+  out.append(bytes, 8);
+}
+
+void AppendBlock(std::string& out, std::string_view block) {
+  AppendU64(out, block.size());
+  out.append(block);
+}
+
+// Bounds-checked reading of what the two functions above wrote.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view rest) : rest_(rest) {}
+  bool U64(uint64_t& value) {
+    if (rest_.size() < 8) return false;
+    std::memcpy(&value, rest_.data(), 8);
+    rest_.remove_prefix(8);
+    return true;
+  }
+  bool Block(std::string_view& block) {
+    uint64_t size = 0;
+    if (!U64(size) || size > rest_.size()) return false;
+    block = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return true;
+  }
+  bool done() const { return rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+};
+
+std::string CanonicalSpec(v1::AttachmentSpec spec) {
+  spec.clear_process_glob();
+  spec.clear_pid();
+  spec.clear_owner();
+  return spec.SerializeAsString();
+}
+
+}  // namespace
+
+v1::AdmitVerdict Decision::verdict() const {
+  if (!patched.empty()) return v1::PATCHED;
+  if (record.object_violations_size() > 0) return v1::ORIGINAL_REFUSED;
+  for (const v1::Coverage& coverage : record.coverage()) {
+    if (coverage.requested() > 0) return v1::ORIGINAL_REFUSED;
+  }
+  return v1::ORIGINAL_NOT_SELECTED;
+}
+
+Question Question::Make(std::string sha256, const std::vector<v1::Attachment>& attachments) {
+  std::vector<std::string> specs;
+  for (const auto& attachment : attachments) specs.push_back(CanonicalSpec(attachment.spec()));
+  std::vector<size_t> order(attachments.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return specs[a] < specs[b]; });
+  Question question;
+  question.sha256 = std::move(sha256);
+  for (const size_t i : order) {
+    v1::Attachment attachment;
+    attachment.mutable_spec()->ParseFromString(specs[i]);
+    attachment.set_id(absl::StrCat("#", question.ids.size()));
+    question.wanted.push_back(std::move(attachment));
+    question.ids.push_back(attachments[i].id());
+  }
+  return question;
+}
+
+std::string Question::Key(const contract::Policy& policy) const {
+  std::string text = absl::StrCat("rjdbi decision 1\n", contract::kEngineVersion, "\n");
+  AppendBlock(text, sha256);
+  AppendBlock(text, policy.ceiling.SerializeAsString());
+  AppendBlock(text, policy.defaults.SerializeAsString());
+  AppendU64(text, policy.allow_sabotage ? 1 : 0);
+  AppendU64(text, policy.max_code_object_bytes);
+  for (const auto& attachment : wanted) AppendBlock(text, attachment.spec().SerializeAsString());
+  return Hex(Sha256(text));
+}
+
+std::string Encode(const Decision& decision) {
+  std::string out;
+  AppendBlock(out, decision.record.SerializeAsString());
+  AppendU64(out, decision.fixups.size());
+  for (const patch::WordFixup& fixup : decision.fixups) {
+    AppendU64(out, fixup.offset);
+    AppendU64(out, fixup.high_half ? 1 : 0);
+    AppendU64(out, fixup.addend);
+  }
+  AppendBlock(out, decision.patched);
+  return out;
+}
+
+std::optional<Decision> DecodeDecision(std::string_view bytes) {
+  Cursor cursor(bytes);
+  Decision decision;
+  std::string_view record, patched;
+  uint64_t fixups = 0;
+  if (!cursor.Block(record) || !cursor.U64(fixups) || fixups > bytes.size() / 24) {
+    return std::nullopt;
+  }
+  if (!decision.record.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+    return std::nullopt;
+  }
+  for (uint64_t i = 0; i < fixups; ++i) {
+    patch::WordFixup fixup;
+    uint64_t high = 0;
+    if (!cursor.U64(fixup.offset) || !cursor.U64(high) || !cursor.U64(fixup.addend)) {
+      return std::nullopt;
+    }
+    fixup.high_half = high != 0;
+    decision.fixups.push_back(fixup);
+  }
+  if (!cursor.Block(patched) || !cursor.done()) return std::nullopt;
+  decision.patched = std::string(patched);
+  return decision;
+}
+
+std::string Summarise(const v1::AdmissionRecord& record) {
+  if (record.object_violations_size() > 0) {
+    const v1::Violation& first = record.object_violations(0);
+    return absl::StrCat("refused: ", first.constraint_id(), ": ", first.message());
+  }
+  uint64_t requested = 0, attached = 0;
+  for (const v1::Coverage& coverage : record.coverage()) {
+    requested += coverage.requested();
+    attached += coverage.attached() + coverage.degraded();
+  }
+  if (requested == 0) return "original: no attachment selects anything here";
+  return absl::StrCat(attached > 0 ? "patched: " : "refused: ", attached, " of ", requested,
+                      " sites attached");
+}
+
+}  // namespace rjdbi::daemon

@@ -1,0 +1,226 @@
+#include "daemon/ledger.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/digest.h"
+
+namespace rjdbi::daemon {
+namespace {
+
+// Bounds on what one process can make the daemon remember.
+constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxLoads = 65536;
+constexpr size_t kMaxGaps = 1024;
+constexpr size_t kMaxClosed = 512;
+constexpr size_t kMaxObjects = 65536;
+
+// Cut to the bound, and valid UTF-8 (protobuf strings must be).
+std::string Bounded(const std::string& text) {
+  std::string out = text.substr(0, kMaxText);
+  while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0) == 0x80) out.pop_back();
+  if (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0) == 0xC0) out.pop_back();
+  return text.size() <= kMaxText ? text : out;
+}
+
+}  // namespace
+
+int64_t UnixNanos() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void Ledger::set_max_sessions(uint32_t n) {
+  const std::lock_guard lock(mutex_);
+  max_sessions_ = n;
+}
+
+absl::StatusOr<SessionInfo> Ledger::Open(const PeerIdentity& peer,
+                                         const v1::OpenSessionRequest& request) {
+  std::string id(16, '\0');
+  if (getrandom(id.data(), id.size(), 0) != static_cast<ssize_t>(id.size())) {
+    return absl::InternalError("no random numbers for a session id");
+  }
+  const std::lock_guard lock(mutex_);
+  if (open_.size() >= max_sessions_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("too many sessions are open: ", open_.size(), ", limit ", max_sessions_));
+  }
+  SessionState& session = open_[id];
+  session.peer = peer;
+  session.info = {id, peer.pid, Bounded(request.executable())};
+  session.summary.set_id(Hex(id));
+  session.summary.set_pid(peer.pid != 0 ? static_cast<uint32_t>(peer.pid) : request.pid());
+  session.summary.set_uid(peer.uid);
+  session.summary.set_executable(session.info.executable);
+  session.summary.set_opened_unix_ns(UnixNanos());
+  return session.info;
+}
+
+Ledger::SessionState* Ledger::FindOpen(const std::string& id, const PeerIdentity& peer) {
+  const auto found = open_.find(id);
+  if (found == open_.end() || found->second.peer.pid != peer.pid ||
+      found->second.peer.uid != peer.uid) {
+    return nullptr;
+  }
+  return &found->second;
+}
+
+absl::StatusOr<SessionInfo> Ledger::Find(const std::string& id, const PeerIdentity& peer) const {
+  const std::lock_guard lock(mutex_);
+  const SessionState* session = const_cast<Ledger*>(this)->FindOpen(id, peer);
+  if (session == nullptr) return absl::NotFoundError("no such session of this process");
+  return session->info;
+}
+
+absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectHeader& header,
+                                DecisionPtr decision, std::shared_ptr<const Question> question) {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(session_id);
+  if (found == open_.end()) return absl::NotFoundError("the session has been closed");
+  SessionState& session = found->second;
+  if (session.loads.size() >= kMaxLoads) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("one session has at most ", kMaxLoads, " loads"));
+  }
+  const std::string hex = Hex(header.sha256());
+  Load& load = session.loads[header.load_id()];
+  load = Load();
+  load.record = {session.summary.id(), header.load_id(), hex, decision, std::move(question), {}, false};
+  if (decision != nullptr) load.record.counters.resize(decision->record.counter_count());
+
+  session.summary.set_code_objects(session.summary.code_objects() + 1);
+  if (decision != nullptr && decision->verdict() == v1::PATCHED) {
+    session.summary.set_patched(session.summary.patched() + 1);
+  }
+  if (objects_.size() >= kMaxObjects && objects_.count(hex) == 0) objects_.erase(objects_.begin());
+  v1::CodeObjectSummary& object = objects_[hex];
+  object.set_sha256(hex);
+  object.set_size(header.size());
+  object.set_origin(Bounded(header.origin()));
+  object.set_loads(object.loads() + 1);
+  object.set_isa(Bounded(header.agent_isa()));
+  object.set_verdict(decision == nullptr ? v1::ORIGINAL_NOT_SELECTED : decision->verdict());
+  object.clear_object_violations();
+  if (decision != nullptr) {
+    if (!decision->record.isa().empty()) object.set_isa(decision->record.isa());
+    object.set_kernels(decision->record.kernels());
+    *object.mutable_object_violations() = decision->record.object_violations();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::TakeCounters(SessionState& session, const v1::LoadCounters& counters) {
+  const auto found = session.loads.find(counters.load_id());
+  if (found == session.loads.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown load ", counters.load_id()));
+  }
+  Load& load = found->second;
+  if (static_cast<size_t>(counters.counters_size()) != load.record.counters.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("load ", counters.load_id(), " has ",
+                                                   load.record.counters.size(), " counters, not ",
+                                                   counters.counters_size()));
+  }
+  // A report that was overtaken, or is repeated, changes nothing.
+  if (load.reported && counters.sequence() <= load.sequence) return absl::OkStatus();
+  load.reported = true;
+  load.sequence = counters.sequence();
+  load.record.final = load.record.final || counters.final();
+  load.record.counters.assign(counters.counters().begin(), counters.counters().end());
+  return absl::OkStatus();
+}
+
+void Ledger::TakeGap(SessionState& session, const v1::Gap& gap) {
+  session.summary.set_gaps(session.summary.gaps() + 1);
+  v1::Gap kept = gap;
+  kept.set_origin(Bounded(gap.origin()));
+  kept.set_detail(Bounded(gap.detail()));
+  if (kept.sha256().size() > 32) kept.mutable_sha256()->resize(32);
+  session.gaps.push_back(std::move(kept));
+  if (session.gaps.size() > kMaxGaps) session.gaps.pop_front();
+}
+
+absl::Status Ledger::Report(const v1::ReportRequest& request, const PeerIdentity& peer) {
+  const std::lock_guard lock(mutex_);
+  SessionState* session = FindOpen(request.session_id(), peer);
+  if (session == nullptr) return absl::NotFoundError("no such session of this process");
+  absl::Status first;
+  for (const v1::LoadCounters& counters : request.loads()) {
+    first.Update(TakeCounters(*session, counters));
+  }
+  for (const v1::Gap& gap : request.gaps()) TakeGap(*session, gap);
+  return first;
+}
+
+bool Ledger::Close(const std::string& id, bool cleanly) {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(id);
+  if (found == open_.end()) return false;
+  SessionState& session = found->second;
+  session.summary.set_closed_unix_ns(UnixNanos());
+  session.summary.set_closed_cleanly(cleanly);
+  for (auto& [load_id, load] : session.loads) load.record.final = true;
+  closed_.push_back(std::move(session));
+  open_.erase(found);
+  if (closed_.size() > kMaxClosed) closed_.pop_front();
+  return true;
+}
+
+std::vector<v1::Session> Ledger::Sessions() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::Session> sessions;
+  for (const SessionState& session : closed_) sessions.push_back(session.summary);
+  for (const auto& [id, session] : open_) sessions.push_back(session.summary);
+  std::stable_sort(sessions.begin(), sessions.end(), [](const auto& a, const auto& b) {
+    return a.opened_unix_ns() < b.opened_unix_ns();
+  });
+  return sessions;
+}
+
+std::vector<v1::CodeObjectSummary> Ledger::CodeObjects() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::CodeObjectSummary> objects;
+  for (const auto& [hex, object] : objects_) objects.push_back(object);
+  return objects;
+}
+
+std::vector<LoadRecord> Ledger::Loads(const std::string& session_prefix) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<LoadRecord> loads;
+  const auto take = [&](const SessionState& session) {
+    if (!absl::StartsWith(session.summary.id(), session_prefix)) return;
+    for (const auto& [id, load] : session.loads) loads.push_back(load.record);
+  };
+  for (const SessionState& session : closed_) take(session);
+  for (const auto& [id, session] : open_) take(session);
+  return loads;
+}
+
+std::vector<v1::Gap> Ledger::Gaps(const std::string& session_prefix) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::Gap> gaps;
+  const auto take = [&](const SessionState& session) {
+    if (!absl::StartsWith(session.summary.id(), session_prefix)) return;
+    gaps.insert(gaps.end(), session.gaps.begin(), session.gaps.end());
+  };
+  for (const SessionState& session : closed_) take(session);
+  for (const auto& [id, session] : open_) take(session);
+  return gaps;
+}
+
+void Ledger::AddUploaded(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  uploaded_bytes_ += bytes;
+}
+
+uint64_t Ledger::uploaded_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return uploaded_bytes_;
+}
+
+}  // namespace rjdbi::daemon
