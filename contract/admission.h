@@ -18,8 +18,8 @@ namespace rjdbi::contract {
 inline constexpr char kEngineVersion[] = "1";
 
 struct Policy {
-  v1::Budget ceiling;     // an attachment's own budget cannot exceed these
-  v1::Budget defaults;    // for fields that an attachment leaves unset
+  v1::Budget ceiling;           // an attachment's own budget cannot exceed these
+  v1::Budget defaults;          // for fields that an attachment leaves unset
   bool allow_sabotage = false;  // first of the two opt-ins
   uint64_t max_code_object_bytes = uint64_t{256} << 20;
 };
@@ -27,10 +27,14 @@ Policy DefaultPolicy();
 
 struct Admission {
   v1::AdmissionRecord record;
-  std::vector<uint8_t> patched;           // empty: load the original
-  std::vector<patch::WordFixup> fixups;   // file offsets in `patched`
+  std::vector<uint8_t> patched;          // empty: load the original
+  std::vector<patch::WordFixup> fixups;  // file offsets in `patched`
 };
 
+// Every requested site has a decision, attached or refused. An attachment that
+// matches no kernel of the object (no error: another object may hold it), or
+// whose object could not be worked on, has one coverage row without a kernel.
+//
 // Never fails for what the bytes contain: an object that cannot be worked on
 // gives a record with object_violations and coverage that says so. The
 // attachments must already match the process; kernels are matched here.

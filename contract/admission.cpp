@@ -1,0 +1,660 @@
+// Admission of one code object: see admission.h. The order of work is fixed, so
+// that the same input gives the same answer: attachments by id, kernels as the
+// object lists them, instructions by offset.
+#include "contract/admission.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/escaping.h"
+#include "contract/budget.h"
+#include "contract/catalogue.h"
+#include "contract/demangle.h"
+#include "contract/inference.h"
+#include "contract/link_pair.h"
+#include "contract/manifest.h"
+#include "contract/occupancy.h"
+#include "contract/site.h"
+#include "contract/text.h"
+#include "contract/validate.h"
+#include "patch/analysis/selector.h"
+
+namespace rjdbi::contract {
+namespace {
+
+using patch::CodeObject;
+using patch::Kernel;
+using patch::KernelAnalysis;
+using patch::Reason;
+using patch::SitePlan;
+
+constexpr size_t kMaxPattern = 1024;
+// Each round gives up at least one site or ends; proportional steps need few.
+constexpr int kMaxEmitRounds = 64;
+
+std::string Sha256Hex(absl::Span<const uint8_t> bytes) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(bytes.data(), bytes.size(), digest);
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
+}
+
+// Whether the probe exists, the selector parses and both consents are given.
+std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, const Policy& policy) {
+  std::vector<v1::Violation> out;
+  if (auto selector = patch::Selector::Parse(spec.sites()); !selector.ok()) {
+    out.push_back(MakeViolation(id::kBadSelector, StrCat("\"", spec.sites(), "\""),
+                                "a site selector", {}, std::string(selector.status().message())));
+  }
+  const BuiltinProbe* probe = FindProbe(spec.probe());
+  if (probe == nullptr) {
+    out.push_back(MakeViolation(
+        id::kUnknownProbe, StrCat("\"", spec.probe(), "\""), ProbeNames(), {},
+        StrCat("there is no probe \"", spec.probe(), "\"; there are ", ProbeNames())));
+    return out;
+  }
+  if (!probe->manifest.proto().amdgpu().requires_double_opt_in()) return out;
+  v1::Location manifest;
+  manifest.set_manifest_line(probe->manifest.LineOf("amdgpu.requires_double_opt_in"));
+  if (!policy.allow_sabotage) {
+    out.push_back(MakeViolation(id::kSabotageForbidden, "policy does not allow it",
+                                "policy and attachment both allow it", manifest));
+  }
+  if (!spec.allow_sabotage()) {
+    out.push_back(MakeViolation(id::kSabotageNotAsked, "attachment does not allow it",
+                                "policy and attachment both allow it", manifest));
+  }
+  return out;
+}
+
+std::vector<v1::Violation> CheckFields(const v1::AttachmentSpec& spec) {
+  std::vector<v1::Violation> out;
+  const std::pair<std::string_view, const std::string*> fields[] = {
+      {"kernel_glob", &spec.kernel_glob()},
+      {"sites", &spec.sites()},
+      {"process_glob", &spec.process_glob()},
+      {"owner", &spec.owner()}};
+  for (const auto& [name, value] : fields) {
+    if (value->size() <= kMaxPattern) continue;
+    out.push_back(MakeViolation(id::kBadSpec, StrCat(value->size(), " bytes"),
+                                StrCat(kMaxPattern, " bytes"), {}, StrCat(name, " is too long")));
+  }
+  if (spec.kernel_glob().empty()) {
+    out.push_back(MakeViolation(id::kBadSpec, "empty kernel_glob", "a pattern, such as *", {},
+                                "kernel_glob is empty"));
+  }
+  return out;
+}
+
+// One attachment, with everything about it that does not depend on the kernel.
+struct Asked {
+  const v1::Attachment* attachment = nullptr;
+  const BuiltinProbe* probe = nullptr;
+  std::optional<patch::Selector> selector;
+  EffectiveBudget budget;
+  std::optional<TelemetryBudget> telemetry;
+  std::vector<v1::Violation> refusals;  // of the attachment as a whole
+  bool matched = false;
+};
+
+// A decision on its way: the record's index, and the plan when there is one.
+struct Candidate {
+  size_t decision = 0;
+  size_t asked = 0;
+  const KernelAnalysis* kernel = nullptr;
+  uint32_t instruction = 0;
+  SitePlan plan;
+};
+
+class Engine {
+ public:
+  Engine(absl::Span<const uint8_t> bytes, const std::vector<v1::Attachment>& attachments,
+         const Policy& policy, patch::Rewriter& rewriter)
+      : bytes_(bytes), policy_(policy), rewriter_(rewriter) {
+    for (const v1::Attachment& a : attachments) order_.push_back(&a);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [](const auto* a, const auto* b) { return a->id() < b->id(); });
+  }
+
+  Admission Run();
+
+ private:
+  bool ParseObject();
+  void PrepareAttachments();
+  void JudgeKernel(size_t index);
+  const KernelAnalysis* Analyse(size_t index);
+  void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
+  void JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset);
+  void JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i);
+  std::optional<SitePlan> PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
+                                   v1::Decision* d);
+  bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
+                    uint32_t counter, v1::Decision* d);
+  bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
+  void Degrade(const SitePlan& plan, v1::Decision* d);
+  void EmitAndValidate();
+  bool Renumber();
+  bool GiveUpForGrowth(int64_t growth);
+  bool OverInstructions(const std::vector<uint32_t>& executed);
+  void Ship(patch::RewriteResult result);
+  void RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
+                 const std::string& message);
+  void Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation);
+  void RefuseCandidate(Candidate& c, v1::Outcome outcome, v1::Violation violation);
+  void Drop(const std::set<size_t>& candidates);
+  void Cover();
+  void CoverNothing(const Asked& a);
+  v1::AdmissionRecord& record() { return out_.record; }
+  v1::Decision* decision(const Candidate& c) {
+    return record().mutable_decisions(static_cast<int>(c.decision));
+  }
+  static bool Counts(const Asked& a) {
+    return a.probe->probe == patch::Probe::kCountWaves ||
+           a.probe->probe == patch::Probe::kCountLanes;
+  }
+
+  absl::Span<const uint8_t> bytes_;
+  const Policy& policy_;
+  patch::Rewriter& rewriter_;
+  std::vector<const v1::Attachment*> order_;
+  std::vector<Asked> asked_;
+  std::optional<CodeObject> object_;
+  std::map<uint32_t, std::unique_ptr<patch::Isa>> isas_;  // by wavefront size
+  std::map<size_t, std::unique_ptr<KernelAnalysis>> analyses_;
+  std::vector<Candidate> candidates_;
+  uint32_t next_counter_ = 0;
+  struct CoverageKey {
+    size_t kernel, asked;
+    bool operator<(const CoverageKey& o) const {
+      return std::tie(kernel, asked) < std::tie(o.kernel, o.asked);
+    }
+  };
+  std::map<CoverageKey, uint64_t> looked_at_;  // instructions of the kernel
+  std::vector<CoverageKey> decision_keys_;     // parallel to decisions
+  Admission out_;
+};
+
+// ---- Object and attachments -------------------------------------------------------
+
+bool Engine::ParseObject() {
+  record().set_code_object_sha256(Sha256Hex(bytes_));
+  record().set_size(bytes_.size());
+  record().set_engine_version(kEngineVersion);
+  const uint64_t limit = std::min(policy_.max_code_object_bytes, CodeObject::kMaxSize);
+  if (bytes_.size() > limit) {
+    *record().add_object_violations() = MakeViolation(
+        id::kObjectTooLarge, StrCat(bytes_.size(), " bytes"), StrCat(limit, " bytes"));
+    return false;
+  }
+  auto parsed = CodeObject::Parse(bytes_);
+  if (parsed.ok()) {
+    object_ = *std::move(parsed);
+    record().set_isa(object_->target().ToString());
+    record().set_kernels(static_cast<uint32_t>(object_->kernels().size()));
+    return true;
+  }
+  std::string_view id = id::kObjectMalformed;
+  if (parsed.status().code() == absl::StatusCode::kUnimplemented) id = id::kObjectUnsupported;
+  if (parsed.status().code() == absl::StatusCode::kResourceExhausted) id = id::kObjectTooLarge;
+  *record().add_object_violations() = MakeViolation(id, std::string(parsed.status().message()),
+                                                    "a supported AMDGPU HSA code object", {},
+                                                    std::string(parsed.status().message()));
+  return false;
+}
+
+void Engine::PrepareAttachments() {
+  for (const v1::Attachment* attachment : order_) {
+    Asked a;
+    a.attachment = attachment;
+    a.probe = FindProbe(attachment->spec().probe());
+    if (auto s = patch::Selector::Parse(attachment->spec().sites()); s.ok()) {
+      a.selector = *std::move(s);
+    }
+    a.budget = ComputeBudget(attachment->spec().budget(), policy_);
+    a.telemetry.emplace(a.budget);
+    a.refusals = CheckWhatIsAsked(attachment->spec(), policy_);
+    if (!a.selector || a.probe == nullptr) {
+      for (const v1::Violation& v : a.refusals) *record().add_object_violations() = v;
+    }
+    asked_.push_back(std::move(a));
+  }
+}
+
+const KernelAnalysis* Engine::Analyse(size_t index) {
+  const Kernel& kernel = object_->kernels()[index];
+  v1::Location where;
+  where.set_kernel(kernel.name);
+  where.set_code_object_vaddr(kernel.entry_vaddr);
+  auto& isa = isas_[kernel.wavefront_size];
+  if (isa == nullptr) {
+    auto created = patch::Isa::Create(object_->target(), kernel.wavefront_size);
+    if (!created.ok()) {
+      isas_.erase(kernel.wavefront_size);
+      *record().add_object_violations() = MakeViolation(
+          ForReason(Reason::kUnknownProcessor).id, object_->target().processor,
+          "a processor with hardware tables", where, std::string(created.status().message()));
+      return nullptr;
+    }
+    isa = *std::move(created);
+  }
+  auto analysis = KernelAnalysis::Create(*object_, index, *isa);
+  if (!analysis.ok()) {
+    *record().add_object_violations() =
+        MakeViolation(id::kKernelUnreadable, StrCat("kernel ", kernel.name),
+                      "code backed by the file", where, std::string(analysis.status().message()));
+    return nullptr;
+  }
+  return (analyses_[index] = *std::move(analysis)).get();
+}
+
+// ---- Sites ------------------------------------------------------------------------
+
+void Engine::JudgeKernel(size_t index) {
+  const std::string& name = object_->kernels()[index].name;
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    Asked& a = asked_[i];
+    if (!a.selector || a.probe == nullptr) continue;
+    if (!KernelMatches(a.attachment->spec().kernel_glob(), name)) continue;
+    a.matched = true;
+    wanted.push_back(i);
+  }
+  if (wanted.empty()) return;  // never decoded
+  const KernelAnalysis* kernel = Analyse(index);
+  bool planned = false;
+  for (size_t i : wanted) {
+    looked_at_[{index, i}] = kernel != nullptr ? kernel->instructions().size() : 0;
+    if (kernel == nullptr) continue;
+    const size_t before = candidates_.size();
+    JudgeAttachment(i, *kernel);
+    planned |= candidates_.size() > before;
+  }
+  // Instructions are the bulk of memory: keep only kernels with a plan.
+  if (kernel != nullptr && !planned) analyses_.erase(index);
+}
+
+void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
+  Asked& a = asked_[asked];
+  const auto selection = a.selector->Select(kernel);
+  for (uint32_t i : selection.instructions) JudgeSite(asked, kernel, i);
+  for (uint64_t offset : selection.missing_offsets) {
+    decision_keys_.push_back({kernel.kernel_index(), asked});
+    JudgeMissing(a, kernel, offset);
+  }
+}
+
+void Engine::Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation) {
+  d->set_outcome(outcome);
+  d->clear_counter_index();
+  d->clear_degradations();
+  *d->add_violations() = std::move(violation);
+}
+
+void Engine::JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset) {
+  v1::Decision* d = record().add_decisions();
+  d->set_attachment_id(a.attachment->id());
+  v1::Location* l = d->mutable_site()->mutable_location();
+  l->set_kernel(kernel.kernel().name);
+  l->set_kernel_offset(offset);
+  l->set_code_object_vaddr(kernel.kernel().entry_vaddr + offset);
+  d->mutable_site()->set_immovable_constraint_id(std::string(id::kNoInstruction));
+  Refuse(d, v1::UNSUPPORTED_SITE,
+         MakeViolation(id::kNoInstruction, StrCat("offset 0x", absl::Hex(offset)),
+                       StrCat("an instruction's start below 0x", absl::Hex(kernel.code().size())),
+                       *l));
+}
+
+void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
+  Asked& a = asked_[asked];
+  decision_keys_.push_back({kernel.kernel_index(), asked});
+  const size_t index = static_cast<size_t>(record().decisions_size());
+  v1::Decision* d = record().add_decisions();
+  d->set_attachment_id(a.attachment->id());
+  *d->mutable_site() = MakeSite(kernel, i);
+  if (!a.refusals.empty()) {
+    for (const v1::Violation& v : a.refusals) {
+      v1::Violation here = v;
+      const uint32_t line = v.location().manifest_line();
+      *here.mutable_location() = d->site().location();
+      here.mutable_location()->set_manifest_line(line);
+      Refuse(d, v1::REJECTED_EFFECT, std::move(here));
+    }
+    return;
+  }
+  std::optional<SitePlan> plan = PlanSite(a, kernel, i, d);
+  if (!plan) return;
+  if (!JudgeEffects(a, kernel, *plan, next_counter_, d)) return;
+  if (!JudgeBudgets(a, kernel, *plan, d)) return;
+  Degrade(*plan, d);
+  if (Counts(a)) d->set_counter_index(next_counter_++);
+  candidates_.push_back({index, asked, &kernel, i, *std::move(plan)});
+}
+
+std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
+                                         v1::Decision* d) {
+  if (auto immovable = kernel.Immovable(i)) {
+    Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*immovable, d->site().location()));
+    return std::nullopt;
+  }
+  if (a.probe->manifest.Declares(v1::CALLS)) {
+    const auto max_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
+    if (auto refusal = LinkPairUnavailable(kernel, i, max_delta)) {
+      Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, d->site().location()));
+      return std::nullopt;
+    }
+  }
+  patch::ProbeRequest request;
+  request.probe = a.probe->probe;
+  request.counter_index = next_counter_;
+  request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
+  request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
+  auto planned = rewriter_.Plan(kernel, i, request);
+  if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
+  const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
+  v1::Violation v = MakeViolation(refusal, d->site().location());
+  const bool sgpr = refusal.reason == Reason::kSgprBudget;
+  const bool over = sgpr || refusal.reason == Reason::kVgprBudget;
+  // The rewriter knows the number; whose limit it was is known here.
+  if (sgpr) v.set_limit(LimitText(a.budget.sgpr, "SGPRs"));
+  if (over && !sgpr) v.set_limit(LimitText(a.budget.vgpr, "VGPRs"));
+  Refuse(d, over ? v1::OVER_BUDGET : v1::UNSUPPORTED_SITE, std::move(v));
+  return std::nullopt;
+}
+
+bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
+                          uint32_t counter, v1::Decision* d) {
+  InferenceInput input;
+  input.sequence = plan.sequence;
+  input.fixups = plan.fixups;
+  input.live = kernel.LiveBefore(plan.instruction);
+  input.pending = kernel.PendingBefore(plan.instruction);
+  if (Counts(a)) {  // the site's own counter and nothing else
+    input.telemetry_begin = uint64_t{counter} * 8;
+    input.telemetry_end = input.telemetry_begin + 8;
+  }
+  Inference inference = InferEffects(input, kernel.isa());
+  std::vector<v1::Violation> broken =
+      CheckManifest(inference, a.probe->manifest, d->site().location());
+  *d->mutable_effects() = std::move(inference.effects);
+  for (v1::Violation& v : broken) Refuse(d, v1::REJECTED_EFFECT, std::move(v));
+  return broken.empty();
+}
+
+bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
+                          v1::Decision* d) {
+  const patch::Generation& g = kernel.isa().generation();
+  Shape shape = KernelShape(g, kernel.kernel());
+  v1::ResourceDelta* delta = d->mutable_delta();
+  delta->set_sgpr(plan.sgpr_delta);
+  delta->set_vgpr(plan.vgpr_delta);
+  // At least the jump there and the jump back, whatever the plan says.
+  delta->set_injected_instructions(
+      std::max(plan.injected_instructions, d->effects().instructions() + 2));
+  delta->set_telemetry_bytes_per_event(d->effects().telemetry_bytes());
+  delta->set_code_bytes(static_cast<int64_t>(plan.sequence.size()));
+  delta->set_occupancy_waves_before(WavesPerSimd(g, shape));
+  shape.vgprs += static_cast<uint32_t>(std::max(0, plan.vgpr_delta));
+  if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, plan.sgpr_delta));
+  delta->set_occupancy_waves_after(WavesPerSimd(g, shape));
+  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, *delta, d->site().location());
+  if (over.empty()) {
+    if (auto v = a.telemetry->Take(delta->telemetry_bytes_per_event(), d->site().location())) {
+      over.push_back(*std::move(v));
+    }
+  }
+  for (v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, std::move(v));
+  return over.empty();
+}
+
+void Engine::Degrade(const SitePlan& plan, v1::Decision* d) {
+  if (plan.drains_waits) {
+    *d->add_degradations() = MakeDegradation(
+        id::kDrainsWaits, "the probe waits for loads in flight before it uses their registers");
+  }
+  const v1::ResourceDelta& delta = d->delta();
+  if (delta.occupancy_waves_after() < delta.occupancy_waves_before()) {
+    *d->add_degradations() =
+        MakeDegradation(id::kOccupancyFalls,
+                        StrCat("the kernel's occupancy falls from ", delta.occupancy_waves_before(),
+                               " to ", delta.occupancy_waves_after(), " wavefronts per SIMD"));
+  }
+  d->set_outcome(d->degradations().empty() ? v1::VERIFIED_ATTACH
+                                           : v1::ATTACH_WITH_DECLARED_DEGRADATION);
+}
+
+// ---- Emission ------------------------------------------------------------------------
+
+void Engine::RefuseCandidate(Candidate& c, v1::Outcome outcome, v1::Violation violation) {
+  Refuse(decision(c), outcome, std::move(violation));
+}
+
+void Engine::Drop(const std::set<size_t>& gone) {
+  std::vector<Candidate> kept;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (gone.count(i) == 0) kept.push_back(std::move(candidates_[i]));
+  }
+  candidates_ = std::move(kept);
+}
+
+void Engine::RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
+                       const std::string& message) {
+  *record().add_object_violations() = MakeViolation(id, observed, limit, {}, message);
+  for (Candidate& c : candidates_) {
+    RefuseCandidate(c, v1::UNSUPPORTED_SITE,
+                    MakeViolation(id, observed, limit, decision(c)->site().location(), message));
+  }
+  candidates_.clear();
+}
+
+// Counters are dense: after refusals the remaining plans are made anew for their
+// new counters, and judged anew, because they are new bytes. False: a plan that
+// was possible before is no longer, which is a bug.
+bool Engine::Renumber() {
+  uint32_t next = 0;
+  for (Candidate& c : candidates_) {
+    Asked& a = asked_[c.asked];
+    v1::Decision* d = decision(c);
+    if (!Counts(a)) continue;
+    const uint32_t counter = next++;
+    if (d->counter_index() == counter) continue;
+    patch::ProbeRequest request{
+        a.probe->probe, counter,
+        static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024)),
+        static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024))};
+    auto planned = rewriter_.Plan(*c.kernel, c.instruction, request);
+    auto* plan = std::get_if<SitePlan>(&planned);
+    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, counter, d)) return false;
+    c.plan = std::move(*plan);
+    d->set_counter_index(counter);
+  }
+  next_counter_ = next;
+  return true;
+}
+
+// The growth of the image as a whole is held against every attachment with a
+// site in it, the tightest limit first; that attachment keeps the part of its
+// sites, from the lowest address, that would fit in proportion.
+bool Engine::GiveUpForGrowth(int64_t growth) {
+  std::optional<size_t> tightest;
+  for (const Candidate& c : candidates_) {
+    const uint64_t limit = asked_[c.asked].budget.code_growth.value;
+    if (static_cast<uint64_t>(std::max<int64_t>(growth, 0)) <= limit) continue;
+    if (!tightest || limit < asked_[*tightest].budget.code_growth.value) tightest = c.asked;
+  }
+  if (!tightest) return false;
+  const Limit& limit = asked_[*tightest].budget.code_growth;
+  std::vector<size_t> own;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].asked == *tightest) own.push_back(i);
+  }
+  const auto proportion = static_cast<double>(limit.value) / static_cast<double>(growth);
+  const size_t keep =
+      std::min(own.size() - 1, static_cast<size_t>(static_cast<double>(own.size()) * proportion));
+  std::set<size_t> gone;
+  for (size_t n = keep; n < own.size(); ++n) {
+    Candidate& c = candidates_[own[n]];
+    gone.insert(own[n]);
+    RefuseCandidate(c, v1::OVER_BUDGET,
+                    MakeViolation(id::kCodeGrowthBudget, StrCat(growth, " bytes of code"),
+                                  LimitText(limit, "bytes of code"), decision(c)->site().location(),
+                                  StrCat("with this site the image would grow by up to ", growth,
+                                         " bytes, ", limit.source, " allows ", limit.value)));
+  }
+  Drop(gone);
+  return true;
+}
+
+// The way to a trampoline may be longer than planned; the validator has counted.
+bool Engine::OverInstructions(const std::vector<uint32_t>& executed) {
+  std::set<size_t> gone;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    v1::Decision* d = decision(candidates_[i]);
+    if (executed[i] == 0) continue;
+    d->mutable_delta()->set_injected_instructions(executed[i]);
+    const auto over =
+        CheckSiteBudget(asked_[candidates_[i].asked].budget, d->delta(), d->site().location());
+    for (const v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, v);
+    if (!over.empty()) gone.insert(i);
+  }
+  Drop(gone);
+  return !gone.empty();
+}
+
+void Engine::EmitAndValidate() {
+  for (int round = 0; round < kMaxEmitRounds && !candidates_.empty(); ++round) {
+    if (!Renumber()) {
+      return RefuseAll(id::kEngineFault, "a plan could not be repeated", "deterministic plans",
+                       "a plan could not be repeated for another counter");
+    }
+    std::vector<SitePlan> plans;
+    std::vector<const KernelAnalysis*> kernels;
+    for (const Candidate& c : candidates_) plans.push_back(c.plan);
+    for (const auto& [index, analysis] : analyses_) kernels.push_back(analysis.get());
+    auto result = rewriter_.Emit(*object_, kernels, plans);
+    if (!result.ok()) {
+      const std::string message(result.status().message());
+      return RefuseAll(id::kEngineFault, message, "no failure", message);
+    }
+    std::set<size_t> gone;
+    for (const patch::EmittedSite& site : result->sites) {
+      if (!site.refusal || site.plan >= candidates_.size()) continue;
+      Candidate& c = candidates_[site.plan];
+      if (!gone.insert(site.plan).second) continue;
+      RefuseCandidate(c, v1::UNSUPPORTED_SITE,
+                      MakeViolation(*site.refusal, decision(c)->site().location()));
+    }
+    if (!gone.empty()) {
+      Drop(gone);
+      continue;
+    }
+    if (GiveUpForGrowth(result->code_growth)) continue;
+    const ValidationReport report = ValidateImage(*object_, kernels, plans, *result);
+    if (!report.findings.empty()) {
+      const ValidationFinding& f = report.findings.front();
+      const std::string where =
+          f.vaddr != 0 ? StrCat(f.what, " (address 0x", absl::Hex(f.vaddr), ")") : f.what;
+      return RefuseAll(id::kValidationFailed, StrCat(report.findings.size(), " findings"),
+                       "0 findings", StrCat("the patched image failed validation: ", where));
+    }
+    if (OverInstructions(report.executed_instructions)) continue;
+    return Ship(*std::move(result));
+  }
+  if (!candidates_.empty()) {
+    RefuseAll(id::kEngineFault, StrCat(kMaxEmitRounds, " rounds"), "fewer rounds",
+              "the set of sites did not settle");
+  }
+}
+
+void Engine::Ship(patch::RewriteResult result) {
+  out_.patched = std::move(result.image);
+  out_.fixups = std::move(result.fixups);
+  record().set_patched_size(out_.patched.size());
+  record().set_patched_sha256(Sha256Hex(out_.patched));
+  record().set_counter_count(next_counter_);
+}
+
+// ---- Coverage --------------------------------------------------------------------------
+
+void Engine::CoverNothing(const Asked& a) {
+  v1::Coverage* c = record().add_coverage();
+  c->set_code_object_sha256(record().code_object_sha256());
+  c->set_attachment_id(a.attachment->id());
+  c->set_isa(record().isa());
+}
+
+void Engine::Cover() {
+  struct Tally {
+    uint64_t requested = 0, attached = 0, degraded = 0, selected = 0;
+    std::map<std::string, uint64_t> refused;
+  };
+  std::map<CoverageKey, Tally> tallies;
+  for (const auto& [key, instructions] : looked_at_) tallies[key];
+  for (size_t i = 0; i < decision_keys_.size(); ++i) {
+    Tally& t = tallies[decision_keys_[i]];
+    const v1::Decision& d = record().decisions(static_cast<int>(i));
+    ++t.requested;
+    const bool missing = d.site().immovable_constraint_id() == id::kNoInstruction;
+    if (!missing) ++t.selected;
+    if (d.outcome() == v1::VERIFIED_ATTACH) {
+      ++t.attached;
+    } else if (d.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION) {
+      ++t.degraded;
+    } else {
+      ++t.refused[d.violations_size() > 0 ? d.violations(0).constraint_id()
+                                          : std::string(id::kEngineFault)];
+    }
+  }
+  for (const auto& [key, t] : tallies) {
+    const Asked& a = asked_[key.asked];
+    CoverNothing(a);
+    v1::Coverage* c = record().mutable_coverage(record().coverage_size() - 1);
+    c->set_kernel(object_->kernels()[key.kernel].name);
+    c->set_requested(t.requested);
+    c->set_attached(t.attached);
+    c->set_degraded(t.degraded);
+    c->set_not_selected(looked_at_[key] - std::min(looked_at_[key], t.selected));
+    for (const auto& [id, sites] : t.refused) {
+      v1::ReasonCount* r = c->add_refused();
+      r->set_constraint_id(id);
+      r->set_sites(sites);
+    }
+  }
+  for (const Asked& a : asked_) {
+    if (!a.matched) CoverNothing(a);
+  }
+}
+
+Admission Engine::Run() {
+  const bool parsed = ParseObject();
+  PrepareAttachments();
+  if (parsed) {
+    for (size_t i = 0; i < object_->kernels().size(); ++i) JudgeKernel(i);
+    EmitAndValidate();
+  }
+  Cover();
+  return std::move(out_);
+}
+
+}  // namespace
+
+Admission Admit(absl::Span<const uint8_t> object, const std::vector<v1::Attachment>& attachments,
+                const Policy& policy, patch::Rewriter& rewriter) {
+  return Engine(object, attachments, policy, rewriter).Run();
+}
+
+std::vector<v1::Violation> CheckSpec(const v1::AttachmentSpec& spec, const Policy& policy) {
+  std::vector<v1::Violation> out = CheckFields(spec);
+  for (v1::Violation& v : CheckWhatIsAsked(spec, policy)) out.push_back(std::move(v));
+  for (v1::Violation& v : CheckCeiling(spec.budget(), policy)) out.push_back(std::move(v));
+  return out;
+}
+
+}  // namespace rjdbi::contract

@@ -1,0 +1,61 @@
+// Budgets: which limit is the tightest, whose it is, and what exceeds it.
+//
+// The telemetry estimate is bytes per event (per wavefront, from the inferred
+// effects) x expected events per second of one site, added up over the sites of
+// one attachment in address order: by kernel as the object lists them, then by
+// offset. A site that no longer fits is refused; later, cheaper ones may still
+// fit. It is an estimate for refusing the clearly excessive, not a measurement.
+#ifndef CONTRACT_BUDGET_H_
+#define CONTRACT_BUDGET_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/admission.h"
+#include "rjdbi/v1/contract.pb.h"
+
+namespace rjdbi::contract {
+
+struct Limit {
+  uint64_t value = 0;
+  std::string_view source;  // "the attachment", "the daemon's ceiling", "the daemon's default"
+};
+
+struct EffectiveBudget {
+  Limit sgpr, vgpr, instructions, telemetry, code_growth;
+  uint64_t events_per_second = 0;
+};
+
+// Field by field the smaller of the ceiling and the attachment's wish (or, if it
+// states none, the default).
+EffectiveBudget ComputeBudget(const v1::Budget& asked, const Policy& policy);
+
+// "8 SGPRs (the attachment)"
+std::string LimitText(const Limit& limit, std::string_view unit);
+
+// SGPRs, VGPRs and instructions of one site.
+std::vector<v1::Violation> CheckSiteBudget(const EffectiveBudget& budget,
+                                           const v1::ResourceDelta& delta,
+                                           const v1::Location& site);
+
+// Adds up the telemetry of one attachment, in the order of the calls.
+class TelemetryBudget {
+ public:
+  explicit TelemetryBudget(const EffectiveBudget& budget) : budget_(budget) {}
+  // Takes the site's share, or says why there is none left.
+  std::optional<v1::Violation> Take(uint32_t bytes_per_event, const v1::Location& site);
+
+ private:
+  EffectiveBudget budget_;
+  uint64_t used_ = 0;  // bytes per second
+};
+
+// Fields of `asked` above the ceiling.
+std::vector<v1::Violation> CheckCeiling(const v1::Budget& asked, const Policy& policy);
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_BUDGET_H_

@@ -1,0 +1,345 @@
+// The table behind catalogue.h. Keep rows ordered by id; append, never renumber.
+#include "contract/catalogue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rjdbi::contract {
+namespace {
+
+using patch::Reason;
+
+constexpr CatalogueEntry kCatalogue[] = {
+    {"RJD-A001", "the site selector does not parse",
+     "A selector is a comma-separated list of opcode globs (ds_*), \"memory\", \"entry\" and "
+     "explicit places (kernel+0x40). Nothing is attached on a guess of what was meant.",
+     "Correct the selector at the column that the message names."},
+    {"RJD-A002", "no such probe",
+     "Probes are built in, each with a manifest that states its effects. A name that is not in "
+     "the list has no manifest, so nothing could be said about what it does.",
+     "Use one of the probes that the message lists."},
+    {"RJD-A003", "sabotage is not allowed by the daemon's policy",
+     "The sabotage probe ends wavefronts on purpose, to prove that patched bytes run. It needs "
+     "two independent consents; the daemon's configuration has to give the first.",
+     "Enable sabotage in the daemon's configuration on a machine where results do not matter."},
+    {"RJD-A004", "sabotage was not confirmed by the attachment",
+     "The sabotage probe ends wavefronts on purpose. Besides the daemon's policy, the attachment "
+     "itself must say that wrong results are wanted.",
+     "Repeat the request with --allow-sabotage if wrong results are intended."},
+    {"RJD-A005", "a requested budget exceeds the daemon's ceiling",
+     "The operator of the machine sets ceilings that no attachment may exceed. A request above "
+     "one is refused whole instead of being lowered silently.",
+     "Ask for no more than the limit, or have the ceiling raised in the daemon's configuration."},
+    {"RJD-A006", "the attachment is malformed",
+     "A required field is missing, or a field is longer than any real name or pattern.",
+     "Correct the field that the message names."},
+    {"RJD-A007", "the kernel pattern matches no kernel of this code object",
+     "The pattern was compared with the mangled and the demangled name of each kernel. This is "
+     "no error: another code object of the same process may hold the kernel.",
+     "List the kernels of the object and compare their names with the pattern."},
+    {"RJD-A008", "nothing was asked of this kernel",
+     "No attachment matches the kernel, or none selects the instruction, so there was nothing to "
+     "decide.",
+     "Attach a probe to the kernel, with a selector that covers the instruction."},
+
+    {"RJD-B001", "the probe needs more SGPRs than the budget allows",
+     "Where no scalar register is free the kernel's allocation has to grow. On generations that "
+     "allocate scalar registers this can reduce the number of resident wavefronts, so growth is "
+     "limited before anything is attached.",
+     "Raise --max-sgpr-delta, or choose a site with more free scalar registers.",
+     Reason::kSgprBudget},
+    {"RJD-B002", "the probe needs more VGPRs than the budget allows",
+     "Where no vector register is free the kernel's allocation has to grow, in whole granules. "
+     "One granule can cost a resident wavefront per SIMD, which changes the very performance "
+     "under observation.",
+     "Raise --max-vgpr-delta, or choose a site with more free vector registers.",
+     Reason::kVgprBudget},
+    {"RJD-B003", "the probe executes more instructions per event than the budget allows",
+     "Every executed event pays for the jump to the probe, its guards, saves, payload and "
+     "restores, and the way back. The limit bounds how much issue time one event may cost.",
+     "Raise the instruction budget, or use a cheaper probe."},
+    {"RJD-B004", "the estimated telemetry traffic exceeds the budget",
+     "Traffic is estimated as bytes per event times expected events per second of one site, "
+     "added up over the sites of the attachment in address order. Sites that no longer fit are "
+     "refused; those before them stay.",
+     "Select fewer sites, state a realistic event rate, or raise the telemetry budget."},
+    {"RJD-B005", "the patched object would grow beyond the budget",
+     "Trampolines are appended to the image, and the loader keeps the image both on the device "
+     "and in host memory. Sites are given up from the highest address downwards until the rest "
+     "fits.",
+     "Select fewer sites, or raise the code growth budget."},
+
+    {"RJD-D001", "the probe waits for memory operations in flight",
+     "The only registers to be had are targets of loads that may still be in flight, so the "
+     "probe waits for them first. Results are unaffected; the overlap of memory and computation "
+     "at this site is reduced.",
+     "Allow growth of the register allocation if timing matters at this site."},
+    {"RJD-D002", "fewer wavefronts fit on a SIMD than before",
+     "The kernel's register allocation grew across a step of the occupancy table. Results are "
+     "unaffected; latency hiding and scheduling are not those of the original kernel.",
+     "Lower the register budget to refuse such sites, or read timing with this in mind."},
+
+    {"RJD-E001", "the probe changes application state",
+     "A register or mode that the application still needs does not hold its original value when "
+     "the probe ends. The program would compute something else, unobserved.",
+     "Declare the change in the manifest if it is intended; otherwise save and restore it."},
+    {"RJD-E002", "the probe touches memory that its manifest does not declare",
+     "The address could not be proven to lie in a declared region. An address of unknown origin "
+     "counts as application memory.",
+     "Use only the probe's own counter, or declare the region in the manifest."},
+    {"RJD-E003", "the probe transfers control in an undeclared way",
+     "A probe that is declared to fall through must reach its last instruction and go on there. "
+     "Calls need the link register pair, and an end of program discards the wavefront.",
+     "Remove the transfer, or declare it in the manifest."},
+    {"RJD-E004", "the probe synchronises in an undeclared way",
+     "Atomics order memory and barriers order wavefronts. A barrier in particular deadlocks when "
+     "some wavefronts of the workgroup never reach the site.",
+     "Remove the operation, or declare it in the manifest."},
+    {"RJD-E005", "the probe acts in lanes that its manifest does not declare",
+     "Lanes that the application has switched off hold values that nobody promised anything "
+     "about, and a wider mask multiplies memory traffic.",
+     "Keep to the declared mask, or declare the wider one."},
+    {"RJD-E006", "the probe is longer than its manifest declares",
+     "The number of instructions per event is part of the promise on which budgets are decided.",
+     "Shorten the sequence, or raise max_instructions_per_event in the manifest."},
+    {"RJD-E007", "the probe moves more telemetry than its manifest declares",
+     "Bytes per event are part of the promise on which telemetry budgets are decided.",
+     "Write less, or raise max_telemetry_bytes_per_event in the manifest."},
+    {"RJD-E008", "the probe uses more temporary registers than its manifest declares",
+     "Temporary registers drive the growth of the kernel's allocation, so their number is part "
+     "of the promise.",
+     "Use fewer registers, or raise the limit in the manifest."},
+    {"RJD-E009", "the probe reads application state that its manifest does not declare",
+     "What a probe can observe is part of what it promises: a counter has no business with the "
+     "application's data.",
+     "Remove the read, or declare it in the manifest."},
+    {"RJD-E010", "an effect of the probe cannot be proven",
+     "The sequence contains something whose effect the engine does not know, such as a backward "
+     "branch, indirect register addressing or an instruction outside its tables. Unknown counts "
+     "as the worst case.",
+     "Rewrite the probe with instructions whose effects are known."},
+    {"RJD-E011", "the probe contains an instruction that no probe may use",
+     "Traps, messages to the host, halts and changes of priority or of the trap handler's state "
+     "act outside the wavefront. No manifest can declare them.",
+     "Remove the instruction."},
+    {"RJD-E012", "a fixup does not lie in an address literal",
+     "The agent writes half of the counter's address into each fixup word. In any place but the "
+     "literal of a move it would change the code that was judged.",
+     "Report this as a bug of rjdbi."},
+    {"RJD-E013", "the probe touches a register with a load in flight",
+     "A load that was issued earlier may still deliver its result into the register. Writing the "
+     "register, or saving and restoring it, would race with the load.",
+     "Use another register, or wait for the load first."},
+
+    {"RJD-G001", "the daemon could not be reached",
+     "The process loaded the code object while no daemon answered on the socket. The original "
+     "was loaded and nothing in it was observed.",
+     "Start the daemon before the process, and check the socket's path and permissions.",
+     Reason::kNone, v1::GAP_DAEMON_UNREACHABLE},
+    {"RJD-G002", "the daemon did not answer in time",
+     "Admission took longer than the agent's deadline. The original was loaded, so the process "
+     "was delayed by no more than that.",
+     "Load the object again (decisions are cached by then), or raise the deadline.", Reason::kNone,
+     v1::GAP_DEADLINE_EXCEEDED},
+    {"RJD-G003", "the daemon's answer could not be understood",
+     "The reply violated the protocol, or the received image did not have the announced size or "
+     "hash. The original was loaded.",
+     "Use an agent and a daemon of the same version, and look at the daemon's log.", Reason::kNone,
+     v1::GAP_PROTOCOL_ERROR},
+    {"RJD-G004", "the code object is larger than the agent sends",
+     "Objects above the daemon's limit are not uploaded. The original was loaded.",
+     "Raise the daemon's object size limit if the object is genuine.", Reason::kNone,
+     v1::GAP_OBJECT_TOO_LARGE},
+    {"RJD-G005", "the process ran out of memory",
+     "The agent could not get memory for the patched image or its records. The original was "
+     "loaded.",
+     "Give the process more memory, or attach to fewer objects.", Reason::kNone,
+     v1::GAP_OUT_OF_MEMORY},
+    {"RJD-G006", "no memory for counters on this GPU",
+     "The agent found no memory that both the GPU can update atomically and the host can read. "
+     "The original was loaded.",
+     "Check the process's GPU memory use and the device's memory pools.", Reason::kNone,
+     v1::GAP_NO_COUNTER_MEMORY},
+    {"RJD-G007", "the runtime refused the patched image",
+     "The ROCm loader rejected the patched code object, and the original was loaded in its "
+     "place. This should not happen: the image passed validation.",
+     "Report this as a bug, with the code object's hash and the runtime's version.", Reason::kNone,
+     v1::GAP_PATCHED_LOAD_FAILED},
+    {"RJD-G008", "the code object could not be read",
+     "The agent saw the load but could not read the bytes behind it, for example because a file "
+     "had vanished. The runtime went its own way.",
+     "Look at the recorded origin and its permissions.", Reason::kNone, v1::GAP_UNREADABLE_OBJECT},
+
+    {"RJD-O001", "the bytes are not a well-formed AMDGPU code object",
+     "Headers, tables or notes are missing, out of range or contradict each other. Such bytes "
+     "are never patched.",
+     "Check where the object comes from; compare it with a fresh build."},
+    {"RJD-O002", "the code object is too large",
+     "Work and memory grow with the size of an object, so there is a limit.",
+     "Raise the object size limit in the daemon's configuration if the object is genuine."},
+    {"RJD-O003", "the code object's ABI or machine is not supported",
+     "The object is well-formed, but its ABI version or its processor is outside what the engine "
+     "knows. Guessing at an encoding could corrupt the program.",
+     "Rebuild for a supported target, or use a newer version of rjdbi."},
+    {"RJD-O004", "the kernel has two hardware entries",
+     "Kernels with preloaded arguments start at one of two places, depending on firmware. A "
+     "probe at the entry would miss executions that start at the other.",
+     "Choose sites after the entry, or build the kernel without argument preloading.",
+     Reason::kKernargPreloadEntry},
+    {"RJD-O005", "no hardware tables for this processor",
+     "Register files, hazards and wait counters differ between generations. Without tables "
+     "nothing about the kernel can be guaranteed.",
+     "Rebuild for a supported target, or use a newer version of rjdbi.", Reason::kUnknownProcessor},
+    {"RJD-O006", "the assembler refused the probe's text",
+     "The engine produced a sequence that LLVM does not assemble for this processor. This is a "
+     "bug of rjdbi; the original is loaded.",
+     "Report this as a bug, with the processor's name.", Reason::kAssemblerFailed},
+    {"RJD-O007", "the patched image failed validation",
+     "An independent check of the rewritten bytes found a difference from what was admitted. "
+     "This is a bug of rjdbi; the image is discarded and the original is loaded.",
+     "Report this as a bug, with the code object's hash and the finding."},
+    {"RJD-O008", "the engine failed on this code object",
+     "An internal step failed that should not fail. This is a bug of rjdbi; the original is "
+     "loaded.",
+     "Report this as a bug, with the code object's hash and the message."},
+    {"RJD-O009", "the analysis worker did not survive this code object",
+     "Foreign bytes are analysed in a process of its own, with limits on time and memory. It "
+     "crashed or reached a limit; the original is loaded.",
+     "Report this with the code object's hash; raise the worker's limits if the object is "
+     "genuine and large."},
+
+    {"RJD-P001", "no branch reaches the probe from here",
+     "The site's instruction is replaced by one direct branch, which reaches 128 KiB. Neither "
+     "the new code nor any gap between kernels that could hold a relay lies within reach.",
+     "Choose another site, nearer to the end of the code or to a gap.", Reason::kOutOfBranchReach},
+    {"RJD-P002", "the image has no room for another segment",
+     "New code goes into a load segment of its own, whose program header takes the place of one "
+     "that the loader does not need. This image has none to spare.",
+     "Link the code object with the usual program headers (GNU_STACK present).",
+     Reason::kNoSegmentSlot},
+
+    {"RJD-R001", "no pair of scalar registers is free",
+     "The probe needs aligned scalar registers for saved state. All are live at the site, and "
+     "the allocation cannot grow enough.",
+     "Choose a site with fewer live scalar registers.", Reason::kNoSgprPair},
+    {"RJD-R002", "no vector registers are free",
+     "The probe needs vector registers for address and data. All are live at the site, and the "
+     "allocation cannot grow enough.",
+     "Choose a site with fewer live vector registers.", Reason::kNoVgprs},
+    {"RJD-R003", "the scalar register allocation cannot grow",
+     "The hardware has no more addressable scalar registers for a wavefront.",
+     "Choose a site with fewer live scalar registers.", Reason::kSgprGrowthImpossible},
+    {"RJD-R004", "the vector register allocation cannot grow",
+     "The hardware has no more addressable vector registers for a wavefront.",
+     "Choose a site with fewer live vector registers.", Reason::kVgprGrowthImpossible},
+    {"RJD-R005", "the link register pair is not available",
+     "A probe that calls needs s[30:31] for the return address. At this site the pair is live, "
+     "the target of a load in flight, or outside the kernel's allocation.",
+     "Use a probe that does not call, or choose a site where s[30:31] is free.",
+     Reason::kLinkPairUnavailable},
+
+    {"RJD-S001", "the site is a branch",
+     "A direct branch reaches its target relative to its own address, so it cannot run from "
+     "another place unchanged.",
+     "Choose the instruction before the branch, or the first one of its target.",
+     Reason::kSiteBranch},
+    {"RJD-S002", "the site transfers control indirectly",
+     "Jumps through registers, calls and returns depend on addresses that are not known in "
+     "advance.",
+     "Choose the instruction before it.", Reason::kSiteIndirectTransfer},
+    {"RJD-S003", "the site ends the program",
+     "Nothing executes after it, and runtimes and tools look for it in its place.",
+     "Choose the instruction before it.", Reason::kSiteProgramEnd},
+    {"RJD-S004", "the site reads the program counter",
+     "Run from another address the instruction would give another result, and code near it "
+     "relies on the distance.",
+     "Choose a neighbouring instruction.", Reason::kSitePcRelative},
+    {"RJD-S005", "the site lies inside a clause",
+     "The instructions of a clause must follow each other without interruption.",
+     "Choose the instruction before the clause, or the first one after it.",
+     Reason::kSiteInsideClause},
+    {"RJD-S006", "the site lies in a register-indexing region",
+     "In such a region register numbers in the code are offset at run time, so a probe would "
+     "touch registers other than those it names.",
+     "Choose an instruction outside the region.", Reason::kSiteInsideGprIndexRegion},
+    {"RJD-S007", "the kernel does not decode at the site",
+     "Some bytes around the site are no instruction of this processor. What the code does there "
+     "is unknown, so it is left alone.",
+     "Check that the object was built for this processor.", Reason::kSiteUndecodable},
+    {"RJD-S008", "a branch lands inside the displaced bytes",
+     "The bytes that the jump to the probe would cover are the target of another branch.",
+     "Choose the instruction at the branch's target.", Reason::kSiteBranchTargetInside},
+    {"RJD-S009", "control flow around the site is unresolved",
+     "An indirect branch of the kernel may land anywhere, so neither the bytes nor the registers "
+     "at the site can be claimed.",
+     "Choose a kernel without indirect branches.", Reason::kSiteUnresolvedControl},
+    {"RJD-S010", "the instruction is too short for a branch",
+     "The jump to the probe has to fit into the bytes of the instruction it replaces.",
+     "Choose a longer instruction.", Reason::kSiteTooShort},
+    {"RJD-S011", "the kernel has released its registers before the site",
+     "After a message that deallocates vector registers no probe can use any.",
+     "Choose an instruction before the message.", Reason::kSiteDealloc},
+    {"RJD-S012", "no instruction starts at this offset",
+     "The offset points into an instruction or past the end of the kernel.",
+     "List the kernel's sites and use one of their offsets."},
+    {"RJD-S013", "the kernel's code cannot be read",
+     "The kernel's address range is not backed by the file, or its code could not be set up for "
+     "analysis.",
+     "Check the object with a disassembler; other kernels are unaffected."},
+};
+
+const CatalogueEntry& EngineFault() { return *Find(id::kEngineFault); }
+
+}  // namespace
+
+absl::Span<const CatalogueEntry> All() { return kCatalogue; }
+
+const CatalogueEntry* Find(std::string_view id) {
+  const auto* it = std::lower_bound(
+      std::begin(kCatalogue), std::end(kCatalogue), id,
+      [](const CatalogueEntry& e, std::string_view wanted) { return e.id < wanted; });
+  return it != std::end(kCatalogue) && it->id == id ? it : nullptr;
+}
+
+const CatalogueEntry& ForReason(patch::Reason reason) {
+  for (const CatalogueEntry& e : kCatalogue) {
+    if (e.reason == reason && reason != Reason::kNone) return e;
+  }
+  return EngineFault();
+}
+
+const CatalogueEntry& ForGap(v1::GapKind kind) {
+  for (const CatalogueEntry& e : kCatalogue) {
+    if (e.gap == kind && kind != v1::GAP_KIND_UNSPECIFIED) return e;
+  }
+  return EngineFault();
+}
+
+v1::Violation MakeViolation(std::string_view id, std::string observed, std::string limit,
+                            const v1::Location& location, std::string message) {
+  const CatalogueEntry* entry = Find(id);
+  const CatalogueEntry& e = entry != nullptr ? *entry : EngineFault();
+  v1::Violation v;
+  v.set_constraint_id(std::string(e.id));
+  v.set_observed(std::move(observed));
+  v.set_limit(std::move(limit));
+  *v.mutable_location() = location;
+  if (message.empty()) message = std::string(e.title);
+  v.set_message(std::move(message));
+  v.set_next_step(std::string(e.next_step));
+  return v;
+}
+
+v1::Violation MakeViolation(const patch::Refusal& refusal, const v1::Location& location) {
+  return MakeViolation(ForReason(refusal.reason).id, refusal.observed, refusal.limit, location,
+                       refusal.detail);
+}
+
+v1::Degradation MakeDegradation(std::string_view id, std::string message) {
+  v1::Degradation d;
+  d.set_constraint_id(std::string(id));
+  d.set_message(std::move(message));
+  return d;
+}
+
+}  // namespace rjdbi::contract

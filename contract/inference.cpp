@@ -1,0 +1,924 @@
+// The abstract interpreter behind inference.h.
+#include "contract/inference.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "contract/catalogue.h"
+#include "contract/text.h"
+
+namespace rjdbi::contract {
+namespace {
+
+using patch::Instruction;
+using patch::InstructionOperand;
+using patch::MemoryKind;
+using patch::RegisterSet;
+using Kind = Observation::Kind;
+using namespace patch;  // NOLINT: register names (kExecLo, ...)
+
+// ---- Values -------------------------------------------------------------------
+
+struct Value {
+  enum class Kind : uint8_t {
+    kUnknown,
+    kOriginal,
+    kConstant,
+    kTelemetryLo,
+    kTelemetryHi,
+    kSavedScc
+  };
+  Kind kind = Kind::kUnknown;
+  uint64_t data = 0;  // register, constant or addend
+
+  static Value Original(uint16_t reg) { return {Kind::kOriginal, reg}; }
+  static Value Constant(uint32_t v) { return {Kind::kConstant, v}; }
+  bool IsConstant(uint32_t v) const { return kind == Kind::kConstant && data == v; }
+  friend bool operator==(const Value& a, const Value& b) {
+    // Two unknowns are not known to be equal.
+    return a.kind != Kind::kUnknown && a.kind == b.kind && a.data == b.data;
+  }
+};
+
+// The lanes for which something holds.
+struct Mask {
+  Value lo, hi;
+  bool wave64 = true;
+};
+
+bool WordWithin(const Value& a, const Value& b) {
+  if (a == b || b.IsConstant(~0u) || a.IsConstant(0)) return true;
+  return a.kind == Value::Kind::kConstant && b.kind == Value::Kind::kConstant &&
+         (a.data & ~b.data) == 0;
+}
+bool Within(const Mask& a, const Mask& b) {
+  return WordWithin(a.lo, b.lo) && (!a.wave64 || WordWithin(a.hi, b.hi));
+}
+
+bool IsVector(uint16_t reg) { return reg >= kVgpr0; }
+bool IsSgpr(uint16_t reg) { return reg < kVccLo; }
+
+// A register's content. For a vector register `value` holds in the lanes of
+// `mask`; in the others it is the original one as long as `rest_original`.
+struct Cell {
+  Value value;
+  Mask mask;
+  bool rest_original = true;
+  bool everywhere = true;  // `mask` does not matter
+};
+
+struct State {
+  std::array<Cell, kNumRegisters> cells;
+  std::map<std::pair<uint16_t, uint32_t>, Value> lanes;  // v_writelane: (vgpr, lane)
+  RegisterSet written;
+  bool drained_vector = false, drained_lds = false, drained_scalar = false;
+};
+
+State InitialState() {
+  State s;
+  for (uint16_t r = 0; r < kNumRegisters; ++r) s.cells[r].value = Value::Original(r);
+  return s;
+}
+
+bool SameMask(const Mask& a, const Mask& b) { return Within(a, b) && Within(b, a); }
+
+// Where two paths meet, only what both agree on is known.
+void Join(State* into, const State& other) {
+  for (uint16_t r = 0; r < kNumRegisters; ++r) {
+    Cell& a = into->cells[r];
+    const Cell& b = other.cells[r];
+    const bool same = a.value == b.value && a.everywhere == b.everywhere &&
+                      (a.everywhere || SameMask(a.mask, b.mask));
+    if (!same) a = {Value{}, {}, a.rest_original && b.rest_original, false};
+    a.rest_original = a.rest_original && b.rest_original;
+  }
+  for (auto it = into->lanes.begin(); it != into->lanes.end();) {
+    auto found = other.lanes.find(it->first);
+    it = found != other.lanes.end() && found->second == it->second ? std::next(it)
+                                                                   : into->lanes.erase(it);
+  }
+  into->written |= other.written;
+  into->drained_vector &= other.drained_vector;
+  into->drained_lds &= other.drained_lds;
+  into->drained_scalar &= other.drained_scalar;
+}
+
+// ---- Opcode facts ---------------------------------------------------------------
+
+// Scalar instructions without operands of ours that do nothing but pass time.
+bool PassesTime(std::string_view op) {
+  static constexpr std::string_view kExact[] = {"s_nop",      "s_sleep",     "s_delay_alu",
+                                                "s_code_end", "s_wait_idle", "s_wait_alu"};
+  return std::find(std::begin(kExact), std::end(kExact), op) != std::end(kExact) ||
+         StartsWith(op, "s_waitcnt") || StartsWith(op, "s_wait_");
+}
+
+// Which registers these name is decided at run time.
+bool AddressesIndirectly(std::string_view op) {
+  return StrContains(op, "movrel") || StrContains(op, "swaprel") ||
+         StartsWith(op, "s_set_gpr_idx") || op == "s_set_vgpr_msb" || op == "s_setvskip";
+}
+
+// Reach beyond the wavefront, or change how it is scheduled or trapped.
+bool IsForbidden(const Instruction& ins, std::string_view op) {
+  static constexpr std::string_view kPrefixes[] = {
+      "s_sethalt",        "s_setkill",           "s_setprio",
+      "s_incperflevel",   "s_decperflevel",      "s_ttrace",
+      "s_icache",         "s_set_gpr_idx_mode",  "s_rfe",
+      "s_cbranch_g_fork", "s_cbranch_i_fork",    "s_cbranch_cdbg",
+      "s_wakeup",         "s_endpgm_ordered_ps", "s_alloc_vgpr"};
+  if (ins.trap || ins.sendmsg || StartsWith(op, "s_sendmsg")) return true;
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view p) { return StartsWith(op, p); });
+}
+
+uint32_t AccessBytes(std::string_view op) {
+  static constexpr std::pair<std::string_view, uint32_t> kWidths[] = {
+      {"x16", 64}, {"b512", 64}, {"x8", 32}, {"b256", 32}, {"x4", 16}, {"b128", 16}, {"x3", 12},
+      {"b96", 12}, {"x2", 8},    {"b64", 8}, {"u64", 8},   {"i64", 8}, {"f64", 8}};
+  for (const auto& [suffix, bytes] : kWidths) {
+    if (StrContains(op, StrCat("_", suffix)) || EndsWith(op, suffix)) {
+      return bytes;
+    }
+  }
+  return 4;
+}
+
+std::string ReadClass(uint16_t reg) {
+  if (reg >= kVgpr0) return "VGPR";
+  switch (reg) {
+    case kVccLo:
+    case kVccHi:
+      return "VCC";
+    case kExecLo:
+    case kExecHi:
+      return "EXEC";
+    case kM0:
+      return "M0";
+    case kScc:
+      return "SCC";
+    case kMode:
+      return "MODE";
+    default:
+      return "SGPR";
+  }
+}
+
+// Registers that belong to the application at every site, whatever liveness says.
+bool AlwaysProtected(uint16_t reg) {
+  return reg == kExecLo || reg == kExecHi || reg == kMode ||
+         (reg >= kFlatScratchLo && reg <= kXnackMaskHi) || (reg >= kTtmp0 && reg < kTtmp0 + 16);
+}
+
+// ---- The interpreter --------------------------------------------------------------
+
+class Interpreter {
+ public:
+  Interpreter(const InferenceInput& input, Isa& isa) : in_(input), isa_(isa) {}
+  Inference Run();
+
+ private:
+  bool wave64() const { return isa_.wavefront_size() == 64; }
+
+  void Observe(Observation::Kind kind, int value, std::string name, std::string detail = "");
+  Mask ExecMask(const State& s) const {
+    return {s.cells[kExecLo].value, s.cells[kExecHi].value, wave64()};
+  }
+  Value Read(const State& s, uint16_t reg) const;
+  void Write(State* s, uint16_t reg, Value value);
+  void WriteUnknown(State* s, const RegisterSet& regs, const RegisterSet& except);
+
+  void Step(State* s, const Instruction& ins);
+  void NoteReads(const State& s, const Instruction& ins);
+  void NoteWrites(const State& s, const Instruction& ins);
+  bool StepKnown(State* s, const Instruction& ins, std::string_view op);
+  bool StepMove(State* s, const Instruction& ins, std::string_view op);
+  bool StepSccIdiom(State* s, const Instruction& ins, std::string_view op);
+  bool StepLane(State* s, const Instruction& ins, std::string_view op);
+  bool StepSaveExec(State* s, const Instruction& ins, std::string_view op);
+  void NoteMemory(const State& s, const Instruction& ins, std::string_view op);
+  void NoteTelemetryAccess(const State& s, const Instruction& ins, std::string_view op);
+  std::optional<int64_t> TelemetryOffset(const State& s, const Instruction& ins) const;
+  void NoteMask(const State& s, const Instruction& ins);
+  void NoteWait(State* s, const Instruction& ins, std::string_view op);
+  void NoteDeclaredByOpcode(const Instruction& ins, std::string_view op);
+  void Branch(State* s, const Instruction& ins, bool* reachable);
+  Value Operand(const State& s, const InstructionOperand& op, unsigned word) const;
+  std::optional<Value> FixupIn(const Instruction& ins);
+  void CheckFixups();
+  void Finish(const State& end);
+  void Summarise();
+
+  const InferenceInput& in_;
+  Isa& isa_;
+  Inference out_;
+  const Instruction* current_ = nullptr;
+  std::map<uint64_t, State> joins_;
+  std::set<uint64_t> starts_;
+  std::set<size_t> used_fixups_;
+  std::map<uint16_t, std::pair<uint32_t, std::string>> last_write_;
+  RegisterSet temporaries_, reported_reads_, reported_pending_;
+  uint64_t telemetry_bytes_ = 0;
+  bool ends_ = false;
+  bool lost_ = false;  // the walk could not be completed
+};
+
+void Interpreter::Observe(Observation::Kind kind, int value, std::string name, std::string detail) {
+  Observation o;
+  o.kind = kind;
+  o.value = value;
+  o.name = std::move(name);
+  o.detail = std::move(detail);
+  if (current_ != nullptr) {
+    o.offset = static_cast<uint32_t>(current_->offset);
+    o.instruction = isa_.Print(in_.sequence, current_->offset);
+  }
+  out_.observations.push_back(std::move(o));
+}
+
+// A vector register's value as seen by the lanes that are active now.
+Value Interpreter::Read(const State& s, uint16_t reg) const {
+  const Cell& c = s.cells[reg];
+  if (!IsVector(reg) || c.everywhere || Within(ExecMask(s), c.mask)) return c.value;
+  return {};
+}
+
+void Interpreter::Write(State* s, uint16_t reg, Value value) {
+  Cell& c = s->cells[reg];
+  s->written.Add(reg);
+  if (!IsVector(reg)) {
+    c = {value, {}, true, true};
+    return;
+  }
+  for (auto it = s->lanes.lower_bound({reg, 0}); it != s->lanes.end() && it->first.first == reg;) {
+    it = s->lanes.erase(it);
+  }
+  const Mask exec = ExecMask(*s);
+  const bool untouched = c.everywhere && c.value == Value::Original(reg);
+  const bool covers = untouched || (!c.everywhere && Within(c.mask, exec));
+  const bool restores = value == Value::Original(reg) && covers && c.rest_original;
+  if (restores) {
+    c = {value, {}, true, true};
+    return;
+  }
+  c = {value, exec, c.rest_original && covers, false};
+}
+
+void Interpreter::WriteUnknown(State* s, const RegisterSet& regs, const RegisterSet& except) {
+  for (uint16_t r = 0; r < kNumRegisters; ++r) {
+    if (regs.Has(r) && !except.Has(r)) Write(s, r, {});
+  }
+}
+
+Value Interpreter::Operand(const State& s, const InstructionOperand& op, unsigned word) const {
+  if (op.kind == InstructionOperand::Kind::kRegister) {
+    if (word >= op.count) return {};
+    return Read(s, static_cast<uint16_t>(op.reg + word));
+  }
+  // Inline constants and literals of 64-bit operands are sign-extended.
+  return Value::Constant(static_cast<uint32_t>(static_cast<uint64_t>(op.imm) >> (32 * word)));
+}
+
+// The agent writes its word over the literal, the last dword of an 8-byte move.
+std::optional<Value> Interpreter::FixupIn(const Instruction& ins) {
+  for (size_t i = 0; i < in_.fixups.size(); ++i) {
+    const WordFixup& f = in_.fixups[i];
+    if (ins.size != 8 || f.offset != ins.offset + 4) continue;
+    used_fixups_.insert(i);
+    return Value{f.high_half ? Value::Kind::kTelemetryHi : Value::Kind::kTelemetryLo, f.addend};
+  }
+  return std::nullopt;
+}
+
+bool Interpreter::StepMove(State* s, const Instruction& ins, std::string_view op) {
+  const bool wide = op == "s_mov_b64";
+  if (!wide && op != "s_mov_b32" && op != "v_mov_b32" && op != "s_movk_i32") return false;
+  // DPP and SDWA forms, which move other lanes or parts, have more operands.
+  if (ins.operands.size() != 2 || !ins.operands[0].is_def) return false;
+  const InstructionOperand& dst = ins.operands[0];
+  if (dst.kind != InstructionOperand::Kind::kRegister || dst.count != (wide ? 2 : 1)) return false;
+  // Both words are read before either is written: the pairs may overlap.
+  Value words[2] = {Operand(*s, ins.operands[1], 0), Operand(*s, ins.operands[1], 1)};
+  if (!wide && ins.operands[1].kind == InstructionOperand::Kind::kImmediate) {
+    if (auto fixup = FixupIn(ins)) words[0] = *fixup;
+  }
+  for (unsigned w = 0; w < dst.count; ++w) {
+    Write(s, static_cast<uint16_t>(dst.reg + w), words[w]);
+  }
+  return true;
+}
+
+// s_cselect_b32 t,1,0 saves SCC; comparing t with 0 or 1 brings it back.
+bool Interpreter::StepSccIdiom(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  const auto is_imm = [&](size_t i, int64_t v) {
+    return i < ops.size() && ops[i].kind == InstructionOperand::Kind::kImmediate && ops[i].imm == v;
+  };
+  if (op == "s_cselect_b32" && ops.size() >= 3 && ops[0].is_def && is_imm(2, 0) &&
+      (is_imm(1, 1) || is_imm(1, -1)) && s->cells[kScc].value == Value::Original(kScc)) {
+    Write(s, ops[0].reg, {Value::Kind::kSavedScc, static_cast<uint64_t>(ops[1].imm)});
+    return true;
+  }
+  const bool lg = op == "s_cmp_lg_u32" || op == "s_cmp_lg_i32" || op == "s_cmpk_lg_u32" ||
+                  op == "s_cmpk_lg_i32";
+  const bool eq = op == "s_cmp_eq_u32" || op == "s_cmp_eq_i32" || op == "s_cmpk_eq_u32" ||
+                  op == "s_cmpk_eq_i32";
+  if ((!lg && !eq) || ops.size() < 2 || ops[0].kind != InstructionOperand::Kind::kRegister) {
+    return false;
+  }
+  const Value saved = Read(*s, ops[0].reg);
+  if (saved.kind != Value::Kind::kSavedScc) return false;
+  const int64_t set = static_cast<int64_t>(saved.data);
+  if (!(lg && is_imm(1, 0)) && !(eq && is_imm(1, set))) return false;
+  Write(s, kScc, Value::Original(kScc));
+  return true;
+}
+
+bool Interpreter::StepLane(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  if (op != "v_writelane_b32" && op != "v_readlane_b32") return false;
+  if (ops.size() < 3 || !ops[0].is_def || ops[2].kind != InstructionOperand::Kind::kImmediate ||
+      ops[1].kind != InstructionOperand::Kind::kRegister) {
+    return false;
+  }
+  const auto lane = static_cast<uint32_t>(ops[2].imm);
+  if (op == "v_writelane_b32") {
+    if (lane >= isa_.wavefront_size()) return false;
+    // Writes whatever EXEC says, so no mask describes the register any more.
+    Cell& c = s->cells[ops[0].reg];
+    c = {Value{}, {}, false, false};
+    s->written.Add(ops[0].reg);
+    s->lanes[{ops[0].reg, lane}] = Read(*s, ops[1].reg);
+    return true;
+  }
+  auto it = s->lanes.find({ops[1].reg, lane});
+  Write(s, ops[0].reg, it != s->lanes.end() ? it->second : Value{});
+  return true;
+}
+
+bool Interpreter::StepSaveExec(State* s, const Instruction& ins, std::string_view op) {
+  const bool is_or = op == "s_or_saveexec_b64" || op == "s_or_saveexec_b32";
+  if (!is_or || ins.operands.size() < 2 || !ins.operands[0].is_def) return false;
+  const InstructionOperand dst = ins.operands[0];
+  if (Operand(*s, ins.operands[1], 0).IsConstant(~0u) == false) return false;
+  const Value old[2] = {s->cells[kExecLo].value, s->cells[kExecHi].value};
+  for (unsigned w = 0; w < dst.count; ++w) Write(s, static_cast<uint16_t>(dst.reg + w), old[w]);
+  Write(s, kExecLo, Value::Constant(~0u));
+  if (EndsWith(op, "b64")) Write(s, kExecHi, Value::Constant(~0u));
+  Write(s, kScc, {});
+  return true;
+}
+
+bool Interpreter::StepKnown(State* s, const Instruction& ins, std::string_view op) {
+  return StepMove(s, ins, op) || StepSccIdiom(s, ins, op) || StepLane(s, ins, op) ||
+         StepSaveExec(s, ins, op);
+}
+
+// Reads of the application's own values. A register that is dead at the site
+// holds nothing of the application's.
+void Interpreter::NoteReads(const State& s, const Instruction& ins) {
+  RegisterSet uses = ins.uses;
+  // DS and FLAT forms claim M0 and FLAT_SCRATCH; global forms use neither.
+  if (ins.memory == MemoryKind::kGlobal || ins.memory == MemoryKind::kLds) uses.Remove(kM0);
+  if (ins.opcode == "v_writelane_b32") uses -= ins.defs | ins.partial_defs;
+  for (uint16_t r = 0; r < kNumRegisters; ++r) {
+    if (!uses.Has(r) || reported_reads_.Has(r)) continue;
+    if (!wave64() && r == kExecHi) continue;
+    if (!in_.live.Has(r) && !AlwaysProtected(r)) continue;
+    const Cell& c = s.cells[r];
+    if (!(c.value == Value::Original(r))) continue;
+    reported_reads_.Add(r);
+    Observe(Kind::kRead, 0, ReadClass(r), RegisterName(r));
+  }
+}
+
+void Interpreter::NoteWrites(const State& s, const Instruction& ins) {
+  const bool drained = s.drained_vector && s.drained_lds && s.drained_scalar;
+  const RegisterSet writes = ins.defs | ins.partial_defs;
+  for (uint16_t r = 0; r < kNumRegisters; ++r) {
+    if (!writes.Has(r)) continue;
+    last_write_[r] = {static_cast<uint32_t>(ins.offset), isa_.Print(in_.sequence, ins.offset)};
+    if (in_.pending.Has(r) && !drained && !reported_pending_.Has(r)) {
+      reported_pending_.Add(r);
+      Observe(Kind::kLoadInFlight, 0, RegisterName(r));
+    }
+  }
+}
+
+// Which counters a wait brings to zero. Fields: LLVM AMDGPUUsage, s_waitcnt.
+void Interpreter::NoteWait(State* s, const Instruction& ins, std::string_view op) {
+  uint64_t imm = ~uint64_t{0};
+  for (const InstructionOperand& o : ins.operands) {
+    if (o.kind == InstructionOperand::Kind::kImmediate) imm = static_cast<uint64_t>(o.imm);
+  }
+  if (op == "s_wait_idle") s->drained_vector = s->drained_lds = s->drained_scalar = true;
+  if (op == "s_waitcnt") {
+    const int major = isa_.generation().major;
+    const uint64_t vm = major >= 11 ? imm >> 10 & 0x3f : (imm & 0xf) | (imm >> 10 & 0x30);
+    const uint64_t lgkm = major >= 11   ? imm >> 4 & 0x3f
+                          : major == 10 ? imm >> 8 & 0x3f
+                                        : imm >> 8 & 0xf;
+    if (vm == 0) s->drained_vector = true;
+    if (lgkm == 0) s->drained_lds = s->drained_scalar = true;
+  }
+  const bool zero = (imm & 0xffff) == 0;
+  if (!zero) return;
+  // gfx12 counts samples and BVH queries apart from plain loads.
+  if (op == "s_wait_loadcnt" || op == "s_wait_loadcnt_dscnt") s->drained_vector = true;
+  if (op == "s_wait_dscnt" || op == "s_wait_loadcnt_dscnt") s->drained_lds = true;
+  if (op == "s_wait_kmcnt") s->drained_scalar = true;
+}
+
+void Interpreter::NoteMask(const State& s, const Instruction& ins) {
+  if (ins.memory == MemoryKind::kScalar) {
+    Observe(Kind::kMask, v1::SINGLE_LANE, "");
+    return;
+  }
+  const Mask exec = ExecMask(s);
+  const bool original =
+      exec.lo == Value::Original(kExecLo) && (!exec.wave64 || exec.hi == Value::Original(kExecHi));
+  if (original) {
+    Observe(Kind::kMask, v1::APPLICATION_MASK, "");
+    return;
+  }
+  const bool constant = exec.lo.kind == Value::Kind::kConstant &&
+                        (!exec.wave64 || exec.hi.kind == Value::Kind::kConstant);
+  if (!constant) {
+    Observe(Kind::kUnproven, 0, "the lanes that are active");
+    return;
+  }
+  const int lanes = std::popcount(static_cast<uint32_t>(exec.lo.data)) +
+                    (exec.wave64 ? std::popcount(static_cast<uint32_t>(exec.hi.data)) : 0);
+  Observe(Kind::kMask, lanes <= 1 ? v1::SINGLE_LANE : v1::ALL_LANES, "");
+}
+
+// Bytes from the counter buffer's start, if every active lane's address is
+// provably that. Operand order: LLVM's, address before data, scalar base after.
+std::optional<int64_t> Interpreter::TelemetryOffset(const State& s, const Instruction& ins) const {
+  const InstructionOperand* vaddr = nullptr;
+  const InstructionOperand* sbase = nullptr;
+  for (const InstructionOperand& o : ins.operands) {
+    if (o.kind != InstructionOperand::Kind::kRegister) continue;
+    if (IsVector(o.reg) && !o.is_def && vaddr == nullptr) vaddr = &o;
+    if (IsSgpr(o.reg) && !o.is_def && o.count == 2)
+      sbase = &o;  // the last: s_atomic has data first
+  }
+  const bool scalar = ins.memory == MemoryKind::kScalar;
+  if (scalar && sbase == nullptr) return std::nullopt;
+  if (!scalar && vaddr == nullptr) return std::nullopt;
+  const InstructionOperand& base = sbase != nullptr ? *sbase : *vaddr;
+  if (base.count != 2) return std::nullopt;
+  const Value lo = Read(s, base.reg), hi = Read(s, static_cast<uint16_t>(base.reg + 1));
+  if (lo.kind != Value::Kind::kTelemetryLo || hi.kind != Value::Kind::kTelemetryHi ||
+      lo.data != hi.data || lo.data > (uint64_t{1} << 32)) {
+    return std::nullopt;
+  }
+  int64_t offset = static_cast<int64_t>(lo.data) + ins.memory_offset;
+  if (!scalar && sbase != nullptr) {
+    const Value index = Read(s, vaddr->reg);
+    if (vaddr->count != 1 || index.kind != Value::Kind::kConstant) return std::nullopt;
+    offset += static_cast<int64_t>(index.data);
+  }
+  if (scalar) {  // a register offset would be one more SGPR operand
+    for (const InstructionOperand& o : ins.operands) {
+      const bool extra = o.kind == InstructionOperand::Kind::kRegister && &o > sbase;
+      if (extra) return std::nullopt;
+    }
+  }
+  return offset;
+}
+
+void Interpreter::NoteTelemetryAccess(const State& s, const Instruction& ins, std::string_view op) {
+  const bool writes = ins.store || ins.atomic;
+  const auto other = writes ? v1::APPLICATION_MEMORY_WRITE : v1::APPLICATION_MEMORY_READ;
+  const std::optional<int64_t> offset = TelemetryOffset(s, ins);
+  const uint32_t bytes = AccessBytes(op);
+  if (!offset) {
+    Observe(Kind::kMemory, other, "", "the address is not proven to be the probe's counter");
+    return;
+  }
+  const auto begin = static_cast<int64_t>(in_.telemetry_begin);
+  const auto end = static_cast<int64_t>(in_.telemetry_end);
+  if (*offset < begin || *offset + bytes > end || (ins.atomic && *offset % bytes != 0)) {
+    Observe(Kind::kMemory, other, "",
+            StrCat("bytes ", *offset, " to ", *offset + bytes,
+                   " of the counter buffer, where the probe owns bytes ", begin, " to ", end));
+    return;
+  }
+  Observe(Kind::kMemory, v1::PRIVATE_TELEMETRY, "");
+  const Mask exec = ExecMask(s);
+  const bool constant = exec.lo.kind == Value::Kind::kConstant &&
+                        (!exec.wave64 || exec.hi.kind == Value::Kind::kConstant);
+  uint32_t lanes = isa_.wavefront_size();
+  if (ins.memory == MemoryKind::kScalar) {
+    lanes = 1;
+  } else if (constant) {
+    lanes = static_cast<uint32_t>(
+        std::popcount(static_cast<uint32_t>(exec.lo.data)) +
+        (exec.wave64 ? std::popcount(static_cast<uint32_t>(exec.hi.data)) : 0));
+  }
+  telemetry_bytes_ += uint64_t{lanes} * bytes;
+}
+
+void Interpreter::NoteMemory(const State& s, const Instruction& ins, std::string_view op) {
+  if (ins.memory == MemoryKind::kNone || (!ins.load && !ins.store && !ins.atomic)) return;
+  switch (ins.memory) {
+    case MemoryKind::kGlobal:
+    case MemoryKind::kFlat:
+    case MemoryKind::kScalar:
+      NoteTelemetryAccess(s, ins, op);
+      break;
+    case MemoryKind::kScratch:
+      Observe(Kind::kMemory, v1::PRIVATE_SCRATCH, "");
+      break;
+    case MemoryKind::kLds:
+      Observe(Kind::kMemory, v1::LDS_RANGE, "");
+      break;
+    default:
+      Observe(Kind::kMemory,
+              ins.store || ins.atomic ? v1::APPLICATION_MEMORY_WRITE : v1::APPLICATION_MEMORY_READ,
+              "", "the address is not proven to be the probe's counter");
+  }
+  NoteMask(s, ins);
+  if (!ins.atomic) return;
+  const std::string text = isa_.Print(in_.sequence, ins.offset);
+  const bool system =
+      StrContains(text, "SCOPE_SYS") || EndsWith(text, " scc") || StrContains(text, " sc1");
+  Observe(Kind::kSync, system ? v1::ATOMIC_SYSTEM_SCOPE : v1::ATOMIC_AGENT_SCOPE, "");
+}
+
+void Interpreter::NoteDeclaredByOpcode(const Instruction& ins, std::string_view op) {
+  if (ins.setreg || StartsWith(op, "s_setreg") || StartsWith(op, "s_round_mode") ||
+      StartsWith(op, "s_denorm_mode")) {
+    Observe(Kind::kStateChanged, 0, "MODE", "a hardware register is written");
+  }
+  if (ins.barrier) Observe(Kind::kSync, v1::WORKGROUP_BARRIER, "");
+  if (AddressesIndirectly(op)) Observe(Kind::kUnproven, 0, "the registers that it names");
+  if (IsForbidden(ins, op)) Observe(Kind::kForbidden, 0, std::string(op));
+  if (ins.call) {
+    Observe(Kind::kControl, v1::CALLS, "");
+    Observe(Kind::kUnproven, 0, "the effects of the called function");
+  } else if (ins.indirect) {
+    Observe(Kind::kControl, v1::CALLS, "");
+    Observe(Kind::kUnproven, 0, "the jump's target");
+  }
+  if (ins.reads_pc) Observe(Kind::kUnproven, 0, "a result that depends on the probe's address");
+}
+
+bool Understood(const Instruction& ins, std::string_view op) {
+  if (PassesTime(op) || ins.branch || ins.call || ins.ends_program || ins.barrier || ins.trap ||
+      ins.sendmsg || ins.setreg || ins.valu || ins.mfma || ins.waitcnt) {
+    return true;
+  }
+  if (ins.memory != MemoryKind::kNone && (ins.load || ins.store || ins.atomic)) return true;
+  // Scalar arithmetic names its results. A move to the null register names none.
+  return ins.salu &&
+         (!ins.defs.Empty() || !ins.partial_defs.Empty() || op == "s_mov_b32" || op == "s_mov_b64");
+}
+
+void Interpreter::Step(State* s, const Instruction& ins) {
+  const std::string_view op = ins.opcode;
+  NoteReads(*s, ins);
+  NoteWrites(*s, ins);
+  NoteDeclaredByOpcode(ins, op);
+  if (!Understood(ins, op)) Observe(Kind::kUnproven, 0, "what the instruction does");
+  if (!ins.waitcnt) {
+    NoteMemory(*s, ins, op);
+  }
+  NoteWait(s, ins, op);
+  if (!StepKnown(s, ins, op)) WriteUnknown(s, ins.defs | ins.partial_defs, {});
+  temporaries_ |= ins.defs | ins.partial_defs;
+}
+
+void Interpreter::Branch(State* s, const Instruction& ins, bool* reachable) {
+  if (ins.ends_program) {
+    Observe(Kind::kControl, v1::ENDS_PROGRAM, "");
+    Observe(Kind::kStateChanged, 0, "PROGRAM", "the wavefront ends");
+    ends_ = true;
+    *reachable = false;
+    return;
+  }
+  if (!ins.branch || ins.call || ins.indirect) return;
+  const int64_t target = ins.target_offset.value_or(-1);
+  const bool forward = target > static_cast<int64_t>(ins.offset) &&
+                       target <= static_cast<int64_t>(in_.sequence.size()) &&
+                       (starts_.count(static_cast<uint64_t>(target)) != 0 ||
+                        target == static_cast<int64_t>(in_.sequence.size()));
+  if (!forward) {
+    Observe(Kind::kUnproven, 0,
+            target <= static_cast<int64_t>(ins.offset) && target >= 0
+                ? "how often a backward branch repeats"
+                : "where the branch lands");
+    lost_ = true;
+  } else if (auto [it, fresh] = joins_.try_emplace(static_cast<uint64_t>(target), *s); !fresh) {
+    Join(&it->second, *s);
+  }
+  if (!ins.conditional) *reachable = false;
+}
+
+void Interpreter::CheckFixups() {
+  current_ = nullptr;
+  for (size_t i = 0; i < in_.fixups.size(); ++i) {
+    if (used_fixups_.count(i) != 0) continue;
+    Observe(Kind::kFixupPlace, 0, StrCat("byte ", in_.fixups[i].offset));
+    out_.observations.back().offset =
+        static_cast<uint32_t>(std::min<uint64_t>(in_.fixups[i].offset, in_.sequence.size()));
+  }
+}
+
+// What the application finds when it goes on.
+void Interpreter::Finish(const State& end) {
+  current_ = nullptr;
+  for (uint16_t r = 0; r < kNumRegisters; ++r) {
+    if (!end.written.Has(r)) continue;
+    if (!wave64() && r == kExecHi) continue;
+    const Cell& c = end.cells[r];
+    const bool restored = c.value == Value::Original(r) && c.everywhere;
+    const bool needed = in_.live.Has(r) || in_.pending.Has(r) || AlwaysProtected(r);
+    if (restored) temporaries_.Remove(r);
+    if (!needed || restored) continue;
+    temporaries_.Remove(r);
+    // s_setreg is reported where it stands.
+    if (r == kMode) continue;
+    const std::string state =
+        r >= kVccLo && r < kVgpr0 && ReadClass(r) != "SGPR" ? ReadClass(r) : RegisterName(r);
+    Observe(Kind::kStateChanged, 0, state, StrCat(RegisterName(r), " is not restored"));
+    if (auto it = last_write_.find(r); it != last_write_.end()) {
+      out_.observations.back().offset = it->second.first;
+      out_.observations.back().instruction = it->second.second;
+    }
+  }
+}
+
+template <typename Repeated, typename T>
+void AddUnique(Repeated* list, const T& value) {
+  if (std::find(list->begin(), list->end(), value) == list->end()) *list->Add() = value;
+}
+
+void Interpreter::Summarise() {
+  v1::InferredEffects& e = out_.effects;
+  bool unknown = lost_;
+  int mask = v1::MASK_POLICY_UNSPECIFIED;
+  for (const Observation& o : out_.observations) {
+    switch (o.kind) {
+      case Kind::kMemory:
+        AddUnique(e.mutable_memory(), o.value);
+        break;
+      case Kind::kControl:
+        AddUnique(e.mutable_control(), o.value);
+        break;
+      case Kind::kSync:
+        AddUnique(e.mutable_synchronisation(), o.value);
+        break;
+      case Kind::kMask:  // the widest; a mixture of both narrow ones is wide
+        mask = mask == 0 || mask == o.value ? o.value : static_cast<int>(v1::ALL_LANES);
+        break;
+      case Kind::kRead:
+        AddUnique(e.mutable_reads(), o.name);
+        break;
+      case Kind::kStateChanged:
+        AddUnique(e.mutable_writes(), o.name);
+        break;
+      case Kind::kUnproven:
+        unknown = true;
+        break;
+      default:
+        break;
+    }
+  }
+  if (!ends_ || e.control().empty())
+    AddUnique(e.mutable_control(), static_cast<int>(v1::FALL_THROUGH));
+  e.set_mask_policy(static_cast<v1::MaskPolicy>(mask));
+  e.set_telemetry_bytes(static_cast<uint32_t>(std::min<uint64_t>(telemetry_bytes_, ~0u)));
+  uint32_t sgprs = 0, vgprs = 0;
+  for (uint16_t r = 0; r < kNumRegisters; ++r) {
+    if (!temporaries_.Has(r)) continue;
+    if (IsSgpr(r)) ++sgprs;
+    if (IsVector(r)) ++vgprs;
+  }
+  e.set_temporary_sgprs(sgprs);
+  e.set_temporary_vgprs(vgprs);
+  e.set_certainty(unknown ? v1::UNKNOWN : v1::PROVEN);
+}
+
+Inference Interpreter::Run() {
+  std::vector<Instruction> code;
+  uint64_t offset = 0;
+  while (offset < in_.sequence.size()) {
+    std::optional<Instruction> ins = isa_.Decode(in_.sequence, offset);
+    if (!ins || ins->size == 0) {
+      Observe(Kind::kUnproven, 0, "bytes that do not decode");
+      out_.observations.back().offset = static_cast<uint32_t>(offset);
+      lost_ = true;
+      break;
+    }
+    starts_.insert(offset);
+    offset += ins->size;
+    code.push_back(*std::move(ins));
+  }
+  out_.effects.set_instructions(static_cast<uint32_t>(code.size()));
+  State state = InitialState();
+  bool reachable = true;
+  for (const Instruction& ins : code) {
+    current_ = &ins;
+    if (auto it = joins_.find(ins.offset); it != joins_.end()) {
+      if (reachable) {
+        Join(&state, it->second);
+      } else {
+        state = it->second;
+      }
+      reachable = true;
+    }
+    if (!reachable) {
+      // Nothing leads here; bytes that cannot run are still not trusted.
+      Observe(Kind::kUnproven, 0, "code that no path reaches");
+      continue;
+    }
+    Step(&state, ins);
+    Branch(&state, ins, &reachable);
+  }
+  if (auto it = joins_.find(in_.sequence.size()); it != joins_.end()) {
+    if (reachable) {
+      Join(&state, it->second);
+    } else {
+      state = it->second;
+    }
+    reachable = true;
+  }
+  CheckFixups();
+  if (reachable) Finish(state);
+  Summarise();
+  return std::move(out_);
+}
+
+// ---- Manifest check -----------------------------------------------------------------
+
+class Checker {
+ public:
+  Checker(const Inference& inference, const Manifest& manifest, const v1::Location& site)
+      : inference_(inference), manifest_(manifest), site_(site) {}
+
+  std::vector<v1::Violation> Run() {
+    for (const Observation& o : inference_.observations) Check(o);
+    CheckNumbers();
+    return std::move(out_);
+  }
+
+ private:
+  void Add(std::string_view id, std::string_view field, const Observation* witness,
+           std::string observed, std::string limit, std::string message) {
+    // One violation per constraint and value: the first witness is enough.
+    if (!seen_.insert(StrCat(id, "|", observed)).second) return;
+    v1::Location l = site_;
+    l.set_manifest_line(manifest_.LineOf(field));
+    if (witness != nullptr) {
+      l.set_in_probe(true);
+      l.set_probe_offset(witness->offset);
+      l.set_instruction(witness->instruction);
+    }
+    out_.push_back(MakeViolation(id, std::move(observed), std::move(limit), l, std::move(message)));
+  }
+  void Check(const Observation& o);
+  void CheckNumbers();
+
+  const Inference& inference_;
+  const Manifest& manifest_;
+  const v1::Location& site_;
+  std::vector<v1::Violation> out_;
+  std::set<std::string> seen_;
+};
+
+std::string Detail(const Observation& o) { return o.detail.empty() ? "" : ": " + o.detail; }
+
+template <typename List, typename NameOf>
+std::string Names(const List& list, const NameOf& name) {
+  std::string out;
+  for (int value : list) StrAppend(&out, out.empty() ? "" : ", ", name(value));
+  return out.empty() ? "none declared" : out + " declared";
+}
+
+std::string Joined(const google::protobuf::RepeatedPtrField<std::string>& list) {
+  std::string out;
+  for (const std::string& s : list) StrAppend(&out, out.empty() ? "" : ", ", s);
+  return out.empty() ? "none declared" : out + " declared";
+}
+
+// MASK_POLICY is ordered by who else is touched, not by width.
+bool MaskAllowed(int declared, int observed) {
+  return observed == 0 || declared == v1::ALL_LANES || declared == observed;
+}
+
+std::string Spoken(const std::string& enum_name) {
+  return absl::AsciiStrToLower(absl::StrReplaceAll(enum_name, {{"_", " "}}));
+}
+
+void Checker::Check(const Observation& o) {
+  const v1::Manifest& m = manifest_.proto();
+  switch (o.kind) {
+    case Kind::kMemory: {
+      const auto region = static_cast<v1::MemoryRegion>(o.value);
+      if (manifest_.Declares(region)) return;
+      return Add(id::kMemoryUndeclared, "memory", &o, RegionName(region),
+                 Names(m.memory(), [](int v) { return RegionName(v1::MemoryRegion(v)); }),
+                 StrCat("the probe touches ", RegionName(region), Detail(o)));
+    }
+    case Kind::kControl: {
+      const auto control = static_cast<v1::ControlTransfer>(o.value);
+      if (manifest_.Declares(control)) return;
+      return Add(id::kControlUndeclared, "control", &o, ControlName(control),
+                 Names(m.control(), [](int v) { return ControlName(v1::ControlTransfer(v)); }),
+                 StrCat("the probe's control transfer is not declared: ", ControlName(control)));
+    }
+    case Kind::kSync: {
+      const auto sync = static_cast<v1::Synchronisation>(o.value);
+      if (manifest_.Declares(sync)) return;
+      return Add(id::kSyncUndeclared, "synchronisation", &o, SyncName(sync),
+                 Names(m.synchronisation(), [](int v) { return SyncName(v1::Synchronisation(v)); }),
+                 StrCat("the probe's synchronisation is not declared: ", SyncName(sync)));
+    }
+    case Kind::kMask: {
+      const auto mask = static_cast<v1::MaskPolicy>(o.value);
+      if (MaskAllowed(m.mask_policy(), mask)) return;
+      return Add(id::kMaskPolicy, "mask_policy", &o, MaskName(mask), MaskName(m.mask_policy()),
+                 StrCat("the probe acts under ", MaskName(mask), ", declared is ",
+                        MaskName(m.mask_policy())));
+    }
+    case Kind::kRead:
+      if (manifest_.DeclaresRead(o.name)) return;
+      return Add(id::kReadUndeclared, "amdgpu.reads", &o, StrCat(o.name, " (", o.detail, ")"),
+                 Joined(m.amdgpu().reads()),
+                 StrCat("the probe reads the application's ", o.detail));
+    case Kind::kStateChanged:
+      if (manifest_.DeclaresChange(o.name)) return;
+      return Add(id::kStateChanged, "application_state_changed", &o, o.name,
+                 Joined(m.application_state_changed()),
+                 StrCat("the probe changes application state ", o.name, Detail(o)));
+    case Kind::kUnproven:
+      return Add(id::kUnproven, "probe", &o, o.name, "proven effects only",
+                 StrCat("not known: ", o.name));
+    case Kind::kForbidden:
+      return Add(id::kForbidden, "probe", &o, o.name, "none allowed",
+                 StrCat("no probe may use ", o.name));
+    case Kind::kFixupPlace:
+      return Add(id::kFixupPlace, "probe", &o, o.name, "the literal of a 32-bit move",
+                 StrCat("the fixup at ", o.name, " is not in an address literal"));
+    case Kind::kLoadInFlight:
+      return Add(id::kLoadInFlight, "probe", &o, o.name, "no load in flight",
+                 StrCat("a load may still write ", o.name));
+  }
+}
+
+void Checker::CheckNumbers() {
+  const v1::Manifest& m = manifest_.proto();
+  const v1::InferredEffects& e = inference_.effects;
+  const auto over = [this](std::string_view id, std::string_view field, uint32_t observed,
+                           uint32_t limit, std::string_view unit) {
+    if (observed <= limit) return;
+    Add(id, field, nullptr, StrCat(observed, " ", unit), StrCat(limit, " ", unit),
+        StrCat("the probe uses ", observed, " ", unit, ", declared are at most ", limit));
+  };
+  over(id::kTooManyInstructions, "max_instructions_per_event", e.instructions(),
+       m.max_instructions_per_event(), "instructions");
+  over(id::kTooMuchTelemetry, "max_telemetry_bytes_per_event", e.telemetry_bytes(),
+       m.max_telemetry_bytes_per_event(), "bytes");
+  over(id::kTooManyTemporaries, "amdgpu.max_temporary_sgprs", e.temporary_sgprs(),
+       m.amdgpu().max_temporary_sgprs(), "temporary SGPRs");
+  over(id::kTooManyTemporaries, "amdgpu.max_temporary_vgprs", e.temporary_vgprs(),
+       m.amdgpu().max_temporary_vgprs(), "temporary VGPRs");
+  // Falling through is an effect of its own: a probe that must end may not go on.
+  const bool falls = std::find(e.control().begin(), e.control().end(),
+                               static_cast<int>(v1::FALL_THROUGH)) != e.control().end();
+  if (falls && !manifest_.Declares(v1::FALL_THROUGH)) {
+    Add(id::kControlUndeclared, "control", nullptr, ControlName(v1::FALL_THROUGH),
+        Names(m.control(), [](int v) { return ControlName(v1::ControlTransfer(v)); }),
+        "the probe can reach its end, which is not declared");
+  }
+}
+
+}  // namespace
+
+std::string RegionName(v1::MemoryRegion region) { return Spoken(v1::MemoryRegion_Name(region)); }
+std::string ControlName(v1::ControlTransfer control) {
+  return Spoken(v1::ControlTransfer_Name(control));
+}
+std::string SyncName(v1::Synchronisation sync) { return Spoken(v1::Synchronisation_Name(sync)); }
+std::string MaskName(v1::MaskPolicy policy) { return Spoken(v1::MaskPolicy_Name(policy)); }
+
+Inference InferEffects(const InferenceInput& input, patch::Isa& isa) {
+  return Interpreter(input, isa).Run();
+}
+
+std::vector<v1::Violation> CheckManifest(const Inference& inference, const Manifest& manifest,
+                                         const v1::Location& site) {
+  return Checker(inference, manifest, site).Run();
+}
+
+}  // namespace rjdbi::contract

@@ -1,0 +1,80 @@
+// What a probe sequence does, read from its machine code.
+//
+// A small abstract interpretation over straight-line code with forward branches.
+// Every 32-bit register holds one of: the original value of a register, a
+// constant, half of the counter's address (a fixup), a saved SCC, or something
+// unknown. That is enough to prove the idioms by which a careful sequence saves
+// and restores state; whatever is not proven counts as the worst case.
+//
+// The registers that the application still needs are the caller's, taken from
+// the kernel's analysis. The plan's own claims are not consulted, except for its
+// fixups: those are what the agent will really write.
+#ifndef CONTRACT_INFERENCE_H_
+#define CONTRACT_INFERENCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "contract/manifest.h"
+#include "patch/isa/isa.h"
+#include "patch/isa/register_set.h"
+#include "patch/plan/rewriter.h"
+#include "rjdbi/v1/contract.pb.h"
+
+namespace rjdbi::contract {
+
+struct InferenceInput {
+  absl::Span<const uint8_t> sequence;
+  absl::Span<const patch::WordFixup> fixups;  // offsets into `sequence`
+  patch::RegisterSet live;                    // just before the site
+  patch::RegisterSet pending;                 // targets of loads that may be in flight there
+  // The part of the counter buffer that the probe may touch: bytes from its start.
+  uint64_t telemetry_begin = 0, telemetry_end = 0;
+};
+
+// One thing that the sequence does, and where: the witness of a claim.
+struct Observation {
+  enum class Kind : uint8_t {
+    kMemory,        // value: v1::MemoryRegion
+    kControl,       // value: v1::ControlTransfer
+    kSync,          // value: v1::Synchronisation
+    kMask,          // value: v1::MaskPolicy
+    kRead,          // name: "SCC"
+    kStateChanged,  // name: register, or "PROGRAM"
+    kUnproven,      // name: what is not known
+    kForbidden,     // name: what it is
+    kFixupPlace,
+    kLoadInFlight,  // name: register
+  };
+  Kind kind = Kind::kUnproven;
+  int value = 0;
+  std::string name;
+  std::string detail;       // "offset 16, counter is bytes 8 to 16"
+  uint32_t offset = 0;      // bytes into the sequence
+  std::string instruction;  // disassembly
+};
+
+struct Inference {
+  v1::InferredEffects effects;
+  std::vector<Observation> observations;  // in program order
+};
+
+Inference InferEffects(const InferenceInput& input, patch::Isa& isa);
+
+// Everything inferred that the manifest does not declare. `site` is the place in
+// the kernel; the violations' locations name the probe's instruction and the
+// manifest's line. Empty: the sequence keeps its promise.
+std::vector<v1::Violation> CheckManifest(const Inference& inference, const Manifest& manifest,
+                                         const v1::Location& site);
+
+// Lower-case spelling of the contract's enum values: "private telemetry".
+std::string RegionName(v1::MemoryRegion region);
+std::string ControlName(v1::ControlTransfer control);
+std::string SyncName(v1::Synchronisation sync);
+std::string MaskName(v1::MaskPolicy policy);
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_INFERENCE_H_

@@ -1,0 +1,65 @@
+// Manifests: what each probe promises, as text that people read and the engine
+// parses. A violation can name the line of the promise it breaks.
+#ifndef CONTRACT_MANIFEST_H_
+#define CONTRACT_MANIFEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "patch/plan/rewriter.h"
+#include "rjdbi/v1/contract.pb.h"
+
+namespace rjdbi::contract {
+
+class Manifest {
+ public:
+  // INVALID_ARGUMENT: "line L, column C: ..." (both 1-based) for text that does
+  // not parse, or that breaks a rule of the schema.
+  static absl::StatusOr<Manifest> Parse(std::string_view text);
+
+  const v1::Manifest& proto() const { return proto_; }
+  const std::string& text() const { return text_; }
+  // 1-based line on which a field is first set; for a field that is absent, the
+  // line of `probe`. Fields of the amdgpu section are named "amdgpu.reads".
+  uint32_t LineOf(std::string_view field) const;
+
+  bool Declares(v1::MemoryRegion region) const;
+  bool Declares(v1::ControlTransfer control) const;
+  bool Declares(v1::Synchronisation sync) const;
+  bool DeclaresRead(std::string_view state) const;
+  bool DeclaresChange(std::string_view state) const;
+
+ private:
+  v1::Manifest proto_;
+  std::string text_;
+  std::map<std::string, uint32_t, std::less<>> lines_;
+};
+
+// Built-in probes, ordered by name.
+struct BuiltinProbe {
+  std::string name;
+  patch::Probe probe;
+  Manifest manifest;
+};
+const std::vector<BuiltinProbe>& BuiltinProbes();
+const BuiltinProbe* FindProbe(std::string_view name);  // nullptr: no such probe
+std::string ProbeNames();                              // "count-lanes, count-waves, ..."
+
+namespace internal {
+struct EmbeddedManifest {
+  const char* name;
+  const char* text;
+};
+extern const EmbeddedManifest kEmbeddedManifests[];
+extern const size_t kEmbeddedManifestCount;
+}  // namespace internal
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_MANIFEST_H_

@@ -1,0 +1,201 @@
+// See render.h. Names inside records come from foreign files: control characters
+// never reach the terminal.
+#include "contract/render.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "contract/demangle.h"
+#include "contract/site.h"
+#include "contract/text.h"
+
+namespace rjdbi::contract {
+namespace {
+
+constexpr std::string_view kRed = "\033[1;31m", kBlue = "\033[1;34m", kGreen = "\033[1;32m",
+                           kYellow = "\033[1;33m", kReset = "\033[0m";
+
+std::string Paint(std::string_view text, std::string_view colour, const RenderOptions& o) {
+  return o.colour ? StrCat(colour, text, kReset) : std::string(text);
+}
+
+std::string Printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
+  }
+  return out;
+}
+
+std::string Place(const v1::Location& l) {
+  if (l.kernel().empty()) return "";
+  return StrCat(Printable(l.kernel()), "+0x", absl::Hex(l.kernel_offset()));
+}
+
+std::string LowerFirst(std::string text) {
+  if (!text.empty()) text[0] = absl::ascii_tolower(static_cast<unsigned char>(text[0]));
+  return text;
+}
+
+std::string LocationLines(const v1::Location& l, const RenderOptions& o) {
+  std::string out;
+  const std::string arrow = Paint("-->", kBlue, o);
+  const std::string instruction =
+      l.instruction().empty() ? "" : StrCat(": ", Printable(l.instruction()));
+  if (const std::string place = Place(l); !place.empty()) {
+    StrAppend(&out, "  ", arrow, " ", place, l.in_probe() ? "" : instruction, "\n");
+  }
+  if (l.in_probe()) {
+    StrAppend(&out, "  ", arrow, " probe+0x", absl::Hex(l.probe_offset()), instruction, "\n");
+  }
+  if (l.manifest_line() != 0) {
+    StrAppend(&out, "  ", arrow, " manifest line ", l.manifest_line(), "\n");
+  }
+  return out;
+}
+
+std::string Wrap(std::string_view text, size_t width, std::string_view indent) {
+  std::string out(indent);
+  size_t column = indent.size();
+  bool first = true;
+  for (absl::string_view word : absl::StrSplit(ToAbsl(text), ' ', absl::SkipEmpty())) {
+    if (!first && column + 1 + word.size() > width) {
+      StrAppend(&out, "\n", indent);
+      column = indent.size();
+      first = true;
+    }
+    StrAppend(&out, first ? "" : " ", word);
+    column += word.size() + (first ? 0 : 1);
+    first = false;
+  }
+  return out + "\n";
+}
+
+using Row = std::vector<std::string>;
+
+std::string Table(const std::vector<Row>& rows) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i != 0) line += "  ";
+      // Numbers to the right, the first and the last column to the left.
+      const bool left = i == 0 || i == 1 || i + 1 == row.size();
+      line += left ? absl::StrFormat("%-*s", static_cast<int>(widths[i]), row[i])
+                   : absl::StrFormat("%*s", static_cast<int>(widths[i]), row[i]);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    StrAppend(&out, line, "\n");
+  }
+  return out;
+}
+
+bool Attached(v1::Outcome outcome) {
+  return outcome == v1::VERIFIED_ATTACH || outcome == v1::ATTACH_WITH_DECLARED_DEGRADATION;
+}
+
+}  // namespace
+
+std::string OutcomeName(v1::Outcome outcome) {
+  return absl::AsciiStrToLower(absl::StrReplaceAll(v1::Outcome_Name(outcome), {{"_", " "}}));
+}
+
+std::string RenderViolation(const v1::Violation& v, const RenderOptions& o) {
+  std::string out = StrCat(Paint(StrCat("error[", v.constraint_id(), "]"), kRed, o), ": ",
+                           Printable(v.message()), "\n", LocationLines(v.location(), o));
+  if (!v.observed().empty()) StrAppend(&out, "  observed: ", Printable(v.observed()), "\n");
+  if (!v.limit().empty()) StrAppend(&out, "  limit: ", Printable(v.limit()), "\n");
+  if (!v.next_step().empty()) {
+    StrAppend(&out, "  ", Paint("help", kGreen, o), ": ", LowerFirst(v.next_step()), "\n");
+  }
+  return out;
+}
+
+std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
+  std::string out;
+  if (Attached(d.outcome())) {
+    StrAppend(&out, Paint(OutcomeName(d.outcome()), kGreen, o), "  ", Place(d.site().location()),
+              ": ", Printable(d.site().location().instruction()));
+    if (d.has_counter_index()) StrAppend(&out, "  counter ", d.counter_index());
+    StrAppend(&out, "\n");
+    for (const v1::Degradation& g : d.degradations()) {
+      StrAppend(&out, "  ", Paint(StrCat("degraded[", g.constraint_id(), "]"), kYellow, o), ": ",
+                Printable(g.message()), "\n");
+    }
+    return out;
+  }
+  for (const v1::Violation& v : d.violations()) StrAppend(&out, RenderViolation(v, o));
+  return out;
+}
+
+std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage,
+                           const RenderOptions& o) {
+  std::vector<Row> rows = {{"KERNEL", "ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED",
+                            "NOT SELECTED", "REASONS"}};
+  std::string unmatched;
+  for (const v1::Coverage& c : coverage) {
+    if (c.kernel().empty()) {
+      StrAppend(&unmatched, "attachment ", Printable(c.attachment_id()),
+                " covers no kernel of code object ", c.code_object_sha256().substr(0, 12), "\n");
+      continue;
+    }
+    uint64_t refused = 0;
+    std::string reasons;
+    for (const v1::ReasonCount& r : c.refused()) {
+      refused += r.sites();
+      StrAppend(&reasons, reasons.empty() ? "" : ", ", r.constraint_id(), " x", r.sites());
+    }
+    rows.push_back({Printable(Demangle(c.kernel())), Printable(c.attachment_id()),
+                    StrCat(c.requested()), StrCat(c.attached()), StrCat(c.degraded()),
+                    StrCat(refused), StrCat(c.not_selected()), reasons});
+  }
+  if (rows.size() == 1 && unmatched.empty()) return "no coverage recorded\n";
+  std::string table = rows.size() == 1 ? "" : Table(rows);
+  if (o.colour && !table.empty()) {
+    const size_t end = table.find('\n');
+    table = StrCat(kBlue, table.substr(0, end), kReset, table.substr(end));
+  }
+  return table + unmatched;
+}
+
+std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const RenderOptions& o) {
+  std::string out = StrCat("code object ", r.code_object_sha256().substr(0, 12), "  ",
+                           r.isa().empty() ? "unknown target" : r.isa(), "  ", r.size(), " bytes, ",
+                           r.kernels(), " kernels");
+  StrAppend(&out, r.patched_size() != 0 ? StrCat("; patched: ", r.patched_size(), " bytes\n")
+                                        : "; not patched\n");
+  for (const v1::Violation& v : r.object_violations()) {
+    StrAppend(&out, RenderViolation(v, o));
+  }
+  for (const v1::Decision& d : r.decisions()) {
+    if (!refused_only || !Attached(d.outcome())) StrAppend(&out, RenderDecision(d, o));
+  }
+  StrAppend(&out, RenderCoverage(r.coverage(), o));
+  return out;
+}
+
+std::string RenderEntry(const CatalogueEntry& e, const RenderOptions& o) {
+  return StrCat(Paint(e.id, kBlue, o), ": ", e.title, "\n\n", Wrap(e.explanation, 78, "  "), "\n",
+                Wrap(StrCat("Next step: ", e.next_step), 78, "  "));
+}
+
+std::string RenderSite(const v1::Site& s) {
+  std::string out = StrCat(Place(s.location()), ": ", Printable(s.location().instruction()), "  [",
+                           SiteClassName(s.site_class()), "]");
+  if (!s.movable()) StrAppend(&out, "  not movable: ", s.immovable_constraint_id());
+  StrAppend(&out, "  free ", s.free_sgprs(), " SGPRs, ", s.free_vgprs(), " VGPRs",
+            s.scc_live() ? ", SCC live" : "", s.vcc_live() ? ", VCC live" : "", "\n");
+  return out;
+}
+
+}  // namespace rjdbi::contract

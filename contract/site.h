@@ -1,0 +1,24 @@
+// What a place in a kernel can take, as a record for people and tools.
+#ifndef CONTRACT_SITE_H_
+#define CONTRACT_SITE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "patch/analysis/kernel_analysis.h"
+#include "rjdbi/v1/contract.pb.h"
+
+namespace rjdbi::contract {
+
+// Kernel, offset, address and disassembly of instruction i.
+v1::Location MakeLocation(const patch::KernelAnalysis& kernel, uint32_t i);
+// The whole record; `free_*` counts registers that are allocated, dead and
+// without a load in flight.
+v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i);
+
+// "memory", "branch", ...
+std::string SiteClassName(v1::SiteClass site_class);
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_SITE_H_

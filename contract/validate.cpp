@@ -1,0 +1,541 @@
+// See validate.h.
+#include "contract/validate.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "contract/occupancy.h"
+#include "contract/text.h"
+
+namespace rjdbi::contract {
+namespace {
+
+using patch::CodeObject;
+using patch::EmittedSite;
+using patch::Instruction;
+using patch::Kernel;
+using patch::KernelAnalysis;
+using patch::RegisterSet;
+using patch::Segment;
+using patch::SitePlan;
+using patch::WordFixup;
+
+constexpr size_t kMaxFindings = 16;
+constexpr int kMaxBranchHops = 64;
+
+struct ByteRange {
+  uint64_t begin = 0, end = 0;
+};
+
+template <typename T>
+std::optional<T> Load(absl::Span<const uint8_t> bytes, uint64_t offset) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+// Instructions that the rewriter may put around a sequence: they only wait.
+bool IsGuard(std::string_view op) {
+  return op == "s_nop" || op == "s_waitcnt_depctr" || op == "s_wait_alu";
+}
+
+// One site of the kernel: the plans that share it, in order.
+struct SiteGroup {
+  const KernelAnalysis* kernel = nullptr;
+  uint32_t instruction = 0;
+  uint64_t trampoline = 0;
+  std::vector<size_t> plans;
+};
+
+class Validator {
+ public:
+  Validator(const CodeObject& original, const std::vector<const KernelAnalysis*>& kernels,
+            const std::vector<SitePlan>& plans, const patch::RewriteResult& result)
+      : original_(original),
+        kernels_(kernels),
+        plans_(plans),
+        result_(result),
+        image_(result.image) {}
+
+  ValidationReport Run();
+
+ private:
+  void Find(std::string what, uint64_t vaddr = 0) {
+    if (report_.findings.size() < kMaxFindings)
+      report_.findings.push_back({std::move(what), vaddr});
+  }
+  bool full() const { return report_.findings.size() >= kMaxFindings; }
+
+  bool CheckSegments();
+  void CheckProgramHeaders();
+  void GroupSites();
+  void CheckSite(const SiteGroup& group);
+  std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool relays_count,
+                                         uint32_t* executed);
+  std::optional<uint64_t> CheckSequences(const SiteGroup& group, uint32_t* executed);
+  void CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed);
+  void CheckRegisters(const SiteGroup& group);
+  void CheckDescriptors();
+  void CheckMetadata(const Kernel& before, const Kernel& after, bool changed);
+  void CheckFixups();
+  void CheckUnchangedBytes();
+  std::optional<Instruction> DecodeAt(patch::Isa& isa, uint64_t vaddr);
+  bool InNewSegment(uint64_t vaddr) const {
+    return vaddr >= new_segment_.vaddr && vaddr - new_segment_.vaddr < new_segment_.filesz;
+  }
+  bool InGap(uint64_t vaddr, uint64_t size) const;
+  void AllowOriginal(uint64_t vaddr, uint64_t size);
+
+  const CodeObject& original_;
+  const std::vector<const KernelAnalysis*>& kernels_;
+  const std::vector<SitePlan>& plans_;
+  const patch::RewriteResult& result_;
+  absl::Span<const uint8_t> image_;
+  std::optional<CodeObject> patched_;
+  Segment new_segment_;
+  std::vector<SiteGroup> groups_;
+  std::vector<ByteRange> allowed_;  // file ranges of the original that may differ
+  std::map<uint64_t, WordFixup> expected_fixups_;
+  std::set<size_t> touched_kernels_;
+  ValidationReport report_;
+};
+
+void Validator::AllowOriginal(uint64_t vaddr, uint64_t size) {
+  if (auto offset = original_.VaddrToOffset(vaddr)) allowed_.push_back({*offset, *offset + size});
+}
+
+bool SameSegment(const Segment& a, const Segment& b) {
+  return a.vaddr == b.vaddr && a.memsz == b.memsz && a.offset == b.offset && a.filesz == b.filesz &&
+         a.flags == b.flags;
+}
+
+bool Validator::CheckSegments() {
+  const auto& before = original_.segments();
+  const auto& after = patched_->segments();
+  if (after.size() != before.size() + 1) {
+    Find(StrCat("the image has ", after.size(), " load segments, expected ", before.size() + 1));
+    return false;
+  }
+  uint64_t highest = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!SameSegment(before[i], after[i])) {
+      Find(StrCat("load segment ", i, " differs from the original's"), before[i].vaddr);
+    }
+    highest = std::max(highest, before[i].vaddr + before[i].memsz);
+  }
+  new_segment_ = after.back();
+  if (new_segment_.vaddr < highest) Find("the new segment overlaps others", new_segment_.vaddr);
+  if (new_segment_.flags != (PF_R | PF_X)) {
+    Find("the new segment is not read-execute", new_segment_.vaddr);
+  }
+  if (new_segment_.offset < original_.bytes().size()) {
+    Find("the new segment's bytes lie within the original file", new_segment_.vaddr);
+  }
+  if (original_.target().ToString() != patched_->target().ToString()) Find("the target changed");
+  return true;
+}
+
+// Entry counts and kinds: only GNU_STACK may have been recycled.
+void Validator::CheckProgramHeaders() {
+  const auto a = Load<Elf64_Ehdr>(original_.bytes(), 0), b = Load<Elf64_Ehdr>(image_, 0);
+  if (!a || !b) return Find("the ELF header is gone");
+  if (std::memcmp(a->e_ident, b->e_ident, EI_NIDENT) != 0 || a->e_type != b->e_type ||
+      a->e_machine != b->e_machine || a->e_flags != b->e_flags || a->e_entry != b->e_entry) {
+    Find("the ELF header's identity changed");
+  }
+  allowed_.push_back({0, sizeof(Elf64_Ehdr)});
+  allowed_.push_back({a->e_phoff, a->e_phoff + uint64_t{a->e_phnum} * sizeof(Elf64_Phdr)});
+  for (uint16_t i = 0; i < a->e_phnum; ++i) {
+    const auto p = Load<Elf64_Phdr>(original_.bytes(), a->e_phoff + i * sizeof(Elf64_Phdr));
+    if (p && p->p_type == PT_NOTE) allowed_.push_back({p->p_offset, p->p_offset + p->p_filesz});
+    const auto q = Load<Elf64_Phdr>(image_, b->e_phoff + i * sizeof(Elf64_Phdr));
+    if (!p || !q) continue;
+    const bool free_to_change = p->p_type == PT_NOTE || p->p_type == PT_GNU_STACK ||
+                                p->p_type == PT_PHDR || p->p_type == PT_GNU_RELRO;
+    if (!free_to_change && std::memcmp(&*p, &*q, sizeof *p) != 0) {
+      Find(StrCat("program header ", i, " differs from the original's"), p->p_vaddr);
+    }
+  }
+  // The section header table is outside every segment and may be superseded.
+  const uint64_t size = uint64_t{a->e_shnum} * a->e_shentsize;
+  if (a->e_shoff <= original_.bytes().size() && size <= original_.bytes().size() - a->e_shoff) {
+    bool mapped = false;
+    for (const Segment& s : original_.segments()) {
+      mapped |= a->e_shoff < s.offset + s.filesz && s.offset < a->e_shoff + size;
+    }
+    if (!mapped) allowed_.push_back({a->e_shoff, a->e_shoff + size});
+  }
+}
+
+void Validator::GroupSites() {
+  std::map<std::pair<size_t, uint32_t>, SiteGroup> groups;
+  for (const EmittedSite& site : result_.sites) {
+    if (site.refusal) continue;
+    if (site.plan >= plans_.size()) {
+      Find("an emitted site names no plan");
+      continue;
+    }
+    const SitePlan& plan = plans_[site.plan];
+    SiteGroup& g = groups[{plan.kernel_index, plan.instruction}];
+    if (g.plans.empty()) {
+      g.instruction = plan.instruction;
+      g.trampoline = site.trampoline_vaddr;
+      for (const KernelAnalysis* k : kernels_) {
+        if (k->kernel_index() == plan.kernel_index) g.kernel = k;
+      }
+    }
+    g.plans.push_back(site.plan);
+  }
+  for (auto& [key, g] : groups) {
+    std::sort(g.plans.begin(), g.plans.end());
+    if (g.kernel == nullptr || g.instruction >= g.kernel->instructions().size()) {
+      Find("a plan names no instruction of the object");
+      continue;
+    }
+    touched_kernels_.insert(key.first);
+    groups_.push_back(std::move(g));
+  }
+}
+
+std::optional<Instruction> Validator::DecodeAt(patch::Isa& isa, uint64_t vaddr) {
+  // The longest encoding is 20 bytes; near a segment's end fewer are there.
+  for (uint64_t size : {uint64_t{20}, uint64_t{12}, uint64_t{8}, uint64_t{4}}) {
+    const absl::Span<const uint8_t> bytes = patched_->AtVaddr(vaddr, size);
+    if (!bytes.empty()) return isa.Decode(bytes, 0);
+  }
+  return std::nullopt;
+}
+
+// Between functions: outside every symbol, inside an executable section.
+bool Validator::InGap(uint64_t vaddr, uint64_t size) const {
+  bool executable = false;
+  for (const CodeObject::Range& r : original_.executable_ranges()) {
+    executable |= vaddr >= r.begin && vaddr + size <= r.end;
+  }
+  const auto overlaps = [&](uint64_t begin, uint64_t length) {
+    return vaddr < begin + length && begin < vaddr + size;
+  };
+  for (const patch::CodeSymbol& s : original_.code_symbols()) {
+    if (overlaps(s.vaddr, s.size)) return false;
+  }
+  for (const Kernel& k : original_.kernels()) {
+    if (overlaps(k.entry_vaddr, k.code_size)) return false;
+  }
+  return executable;
+}
+
+// Follows unconditional direct branches to the first other instruction.
+std::optional<uint64_t> Validator::FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
+                                                  uint32_t* executed) {
+  for (int hop = 0; hop < kMaxBranchHops; ++hop) {
+    const std::optional<Instruction> ins = DecodeAt(isa, vaddr);
+    if (!ins) {
+      Find("a branch leads to bytes that do not decode", vaddr);
+      return std::nullopt;
+    }
+    const bool direct = ins->branch && !ins->conditional && !ins->indirect && !ins->call &&
+                        ins->target_offset.has_value();
+    if (!direct) return vaddr;
+    if (!(at_anchor && hop == 0) && !InNewSegment(vaddr)) {
+      // A relay: only in a gap, where nothing of the application's is.
+      if (!InGap(vaddr, ins->size)) return vaddr;
+      AllowOriginal(vaddr, ins->size);
+    }
+    ++*executed;
+    vaddr += static_cast<uint64_t>(*ins->target_offset);
+  }
+  Find("a chain of branches does not end", vaddr);
+  return std::nullopt;
+}
+
+// Compares the trampoline with the admitted sequences. Returns the address of
+// the displaced instruction.
+std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, uint32_t* executed) {
+  patch::Isa& isa = group.kernel->isa();
+  uint64_t at = group.trampoline;
+  for (size_t index : group.plans) {
+    const SitePlan& plan = plans_[index];
+    // Guards of the rewriter's own may stand before a sequence.
+    while (true) {
+      const auto bytes = patched_->AtVaddr(at, plan.sequence.size());
+      if (!plan.sequence.empty() && bytes.empty()) {
+        Find("the trampoline ends inside a sequence", at);
+        return std::nullopt;
+      }
+      bool same = true;
+      for (size_t i = 0; i < plan.sequence.size() && same; ++i) {
+        const bool fixup = std::any_of(plan.fixups.begin(), plan.fixups.end(), [i](const auto& f) {
+          return i >= f.offset && i < f.offset + 4;
+        });
+        same = fixup || bytes[i] == plan.sequence[i];
+      }
+      if (same) break;
+      const auto ins = DecodeAt(isa, at);
+      if (!ins || !IsGuard(ins->opcode)) {
+        Find("the trampoline is not the admitted sequence", at);
+        return std::nullopt;
+      }
+      at += ins->size;
+      ++*executed;
+    }
+    for (const WordFixup& f : plan.fixups) {
+      WordFixup expected = f;
+      if (auto offset = patched_->VaddrToOffset(at + f.offset)) {
+        expected.offset = *offset;
+        expected_fixups_[*offset] = expected;
+      } else {
+        Find("a fixup lies outside the image", at + f.offset);
+      }
+    }
+    for (uint64_t offset = 0; offset < plan.sequence.size();) {
+      const auto ins = isa.Decode(plan.sequence, offset);
+      if (!ins || ins->size == 0) break;  // judged before
+      ++*executed;
+      offset += ins->size;
+    }
+    at += plan.sequence.size();
+  }
+  return at;
+}
+
+void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed) {
+  const KernelAnalysis& k = *group.kernel;
+  const Instruction& site = k.instructions()[group.instruction];
+  const auto original = k.code().subspan(site.offset, site.size);
+  patch::Isa& isa = k.isa();
+  while (true) {
+    const auto bytes = patched_->AtVaddr(at, site.size);
+    if (!bytes.empty() && std::equal(bytes.begin(), bytes.end(), original.begin())) break;
+    const auto ins = DecodeAt(isa, at);
+    if (!ins || !IsGuard(ins->opcode)) {
+      return Find(StrCat("the displaced instruction is not in the trampoline: expected ",
+                         absl::BytesToHexString(absl::string_view(
+                             reinterpret_cast<const char*>(original.data()), site.size))),
+                  at);
+    }
+    at += ins->size;
+    ++*executed;
+  }
+  const uint64_t after_site = k.kernel().entry_vaddr + site.offset + site.size;
+  const auto back = FollowBranches(isa, at + site.size, false, executed);
+  if (!back) return;
+  // The chain may lead on when the next instruction is itself an anchor or an
+  // application branch: the first address outside the new segment and the gaps
+  // counts, which FollowBranches stops at.
+  if (*back != after_site) {
+    Find(StrCat("the way back leads to 0x", absl::Hex(*back), ", expected 0x",
+                absl::Hex(after_site)),
+         at);
+  }
+}
+
+void Validator::CheckRegisters(const SiteGroup& group) {
+  const KernelAnalysis& k = *group.kernel;
+  if (k.kernel_index() >= patched_->kernels().size()) return;
+  const Kernel& after = patched_->kernels()[k.kernel_index()];
+  const Allocation a =
+      DescriptorAllocation(k.isa().generation(), after.descriptor, after.wavefront_size);
+  RegisterSet used;
+  for (size_t index : group.plans) {
+    const auto& sequence = plans_[index].sequence;
+    for (uint64_t offset = 0; offset < sequence.size();) {
+      const auto ins = k.isa().Decode(sequence, offset);
+      if (!ins || ins->size == 0) break;
+      used |= ins->defs | ins->uses | ins->partial_defs;
+      offset += ins->size;
+    }
+  }
+  const auto check = [&](uint16_t first, uint32_t from, uint32_t to) {
+    for (uint32_t i = from; i < to; ++i) {
+      if (!used.Has(static_cast<uint16_t>(first + i))) continue;
+      return Find(
+          StrCat("the trampoline uses ", patch::RegisterName(static_cast<uint16_t>(first + i)),
+                 ", outside the allocation of ", from),
+          group.trampoline);
+    }
+  };
+  check(patch::kSgpr0, a.usable_sgprs, patch::kVccLo);
+  check(patch::kVgpr0, a.arch_vgprs, 256);
+  check(patch::kAgpr0, a.agprs, 256);
+}
+
+void Validator::CheckSite(const SiteGroup& group) {
+  const KernelAnalysis& k = *group.kernel;
+  const Instruction& site = k.instructions()[group.instruction];
+  const uint64_t anchor = k.kernel().entry_vaddr + site.offset;
+  AllowOriginal(anchor, site.size);
+  uint32_t executed = 0;
+  const auto anchor_ins = DecodeAt(k.isa(), anchor);
+  if (!anchor_ins || !anchor_ins->branch || anchor_ins->size > site.size) {
+    return Find("the anchor is not a branch within the site's bytes", anchor);
+  }
+  const auto landed = FollowBranches(k.isa(), anchor, true, &executed);
+  if (!landed) return;
+  if (!InNewSegment(*landed)) {
+    return Find("the anchor does not lead to the new segment", anchor);
+  }
+  if (*landed != group.trampoline) {
+    return Find(StrCat("the anchor leads to 0x", absl::Hex(*landed), ", the trampoline is at 0x",
+                       absl::Hex(group.trampoline)),
+                anchor);
+  }
+  const auto displaced = CheckSequences(group, &executed);
+  if (!displaced) return;
+  CheckDisplaced(group, *displaced, &executed);
+  CheckRegisters(group);
+  for (size_t index : group.plans) report_.executed_instructions[index] = executed;
+}
+
+// Only these descriptor fields may change, and only upwards.
+constexpr uint32_t kRsrc1Registers = 0x3ff;  // VGPR granules, SGPR granules
+constexpr uint32_t kRsrc3AccumOffset = 0x3f;
+
+void Validator::CheckDescriptors() {
+  const auto& before = original_.kernels();
+  const auto& after = patched_->kernels();
+  if (before.size() != after.size()) {
+    return Find(
+        StrCat("the image has ", after.size(), " kernels, the original has ", before.size()));
+  }
+  for (size_t i = 0; i < before.size() && !full(); ++i) {
+    const Kernel &a = before[i], &b = after[i];
+    const bool touched = touched_kernels_.count(i) != 0;
+    if (a.name != b.name || a.descriptor_vaddr != b.descriptor_vaddr ||
+        a.entry_vaddr != b.entry_vaddr || a.wavefront_size != b.wavefront_size) {
+      Find(StrCat("kernel ", a.name, " moved or changed its name"), a.descriptor_vaddr);
+      continue;
+    }
+    CheckMetadata(a, b, touched);
+    if (!touched) continue;
+    AllowOriginal(a.descriptor_vaddr, 64);
+    const auto x = original_.AtVaddr(a.descriptor_vaddr, 64);
+    const auto y = patched_->AtVaddr(b.descriptor_vaddr, 64);
+    if (x.empty() || y.empty()) {
+      Find("a kernel descriptor is not backed by the file", a.descriptor_vaddr);
+      continue;
+    }
+    // Mask the register fields out, then every byte has to agree.
+    std::vector<uint8_t> xm(x.begin(), x.end()), ym(y.begin(), y.end());
+    patch::KernelDescriptor dx = a.descriptor, dy = b.descriptor;
+    const patch::KernelAnalysis* analysis = nullptr;
+    for (const KernelAnalysis* k : kernels_) {
+      if (k->kernel_index() == i) analysis = k;
+    }
+    const bool unified = analysis != nullptr && analysis->isa().generation().unified_vgpr_file;
+    for (auto* d : {&dx, &dy}) {
+      d->compute_pgm_rsrc1 &= ~kRsrc1Registers;
+      if (unified) d->compute_pgm_rsrc3 &= ~kRsrc3AccumOffset;
+    }
+    dx.Write(xm.data());
+    dy.Write(ym.data());
+    if (xm != ym) {
+      Find(StrCat("the descriptor of ", a.name, " differs in more than register counts"),
+           a.descriptor_vaddr);
+    }
+    if (analysis == nullptr) continue;
+    const patch::Generation& g = analysis->isa().generation();
+    const Allocation p = DescriptorAllocation(g, a.descriptor, a.wavefront_size);
+    const Allocation q = DescriptorAllocation(g, b.descriptor, b.wavefront_size);
+    if (q.sgprs < p.sgprs || q.vgprs < p.vgprs || q.arch_vgprs < p.arch_vgprs ||
+        (g.unified_vgpr_file && q.agprs < p.agprs)) {
+      Find(StrCat("the register allocation of ", a.name, " shrank"), a.descriptor_vaddr);
+    }
+  }
+}
+
+void Validator::CheckMetadata(const Kernel& before, const Kernel& after, bool changed) {
+  const patch::KernelMetadata &a = before.metadata, &b = after.metadata;
+  const bool same_rest =
+      a.name == b.name && a.symbol == b.symbol && a.sgpr_spill_count == b.sgpr_spill_count &&
+      a.vgpr_spill_count == b.vgpr_spill_count &&
+      a.group_segment_fixed_size == b.group_segment_fixed_size &&
+      a.private_segment_fixed_size == b.private_segment_fixed_size &&
+      a.kernarg_segment_size == b.kernarg_segment_size && a.wavefront_size == b.wavefront_size &&
+      a.max_flat_workgroup_size == b.max_flat_workgroup_size &&
+      a.uses_dynamic_stack == b.uses_dynamic_stack;
+  const bool same_counts =
+      a.sgpr_count == b.sgpr_count && a.vgpr_count == b.vgpr_count && a.agpr_count == b.agpr_count;
+  if (!same_rest || (!changed && !same_counts)) {
+    Find(StrCat("the metadata of ", before.name, " changed"), before.descriptor_vaddr);
+  }
+}
+
+void Validator::CheckFixups() {
+  std::set<uint64_t> seen;
+  for (const WordFixup& f : result_.fixups) {
+    auto it = expected_fixups_.find(f.offset);
+    if (it == expected_fixups_.end() || it->second.high_half != f.high_half ||
+        it->second.addend != f.addend || !seen.insert(f.offset).second) {
+      Find(StrCat("the fixup at file offset ", f.offset, " belongs to no admitted sequence"));
+    }
+  }
+  if (seen.size() != expected_fixups_.size()) {
+    Find(StrCat(expected_fixups_.size() - seen.size(), " fixups are missing"));
+  }
+}
+
+void Validator::CheckUnchangedBytes() {
+  const auto a = original_.bytes();
+  if (image_.size() < a.size()) return Find("the image is shorter than the original");
+  std::sort(allowed_.begin(), allowed_.end(),
+            [](const ByteRange& x, const ByteRange& y) { return x.begin < y.begin; });
+  uint64_t at = 0;
+  const auto compare = [&](uint64_t end) {
+    end = std::min<uint64_t>(end, a.size());
+    if (at >= end) return;
+    const auto [x, y] = std::mismatch(a.begin() + at, a.begin() + end, image_.begin() + at);
+    if (x == a.begin() + end) return;
+    const auto offset = static_cast<uint64_t>(x - a.begin());
+    uint64_t vaddr = 0;
+    for (const Segment& s : original_.segments()) {
+      if (offset >= s.offset && offset - s.offset < s.filesz) vaddr = s.vaddr + offset - s.offset;
+    }
+    Find(StrCat("an original byte changed at file offset ", offset), vaddr);
+  };
+  for (const ByteRange& r : allowed_) {
+    compare(r.begin);
+    at = std::max(at, r.end);
+    if (full()) return;
+  }
+  compare(a.size());
+}
+
+ValidationReport Validator::Run() {
+  report_.executed_instructions.assign(plans_.size(), 0);
+  auto parsed = CodeObject::Parse(image_);
+  if (!parsed.ok()) {
+    Find(StrCat("the image does not parse: ", parsed.status().message()));
+    return std::move(report_);
+  }
+  patched_ = *std::move(parsed);
+  if (!CheckSegments()) return std::move(report_);
+  CheckProgramHeaders();
+  GroupSites();
+  for (const SiteGroup& g : groups_) {
+    if (full()) break;
+    CheckSite(g);
+  }
+  CheckDescriptors();
+  CheckFixups();
+  CheckUnchangedBytes();
+  return std::move(report_);
+}
+
+}  // namespace
+
+ValidationReport ValidateImage(const CodeObject& original,
+                               const std::vector<const KernelAnalysis*>& kernels,
+                               const std::vector<SitePlan>& plans,
+                               const patch::RewriteResult& result) {
+  return Validator(original, kernels, plans, result).Run();
+}
+
+}  // namespace rjdbi::contract

@@ -1,0 +1,50 @@
+// The last word before an image is shipped: the patched bytes against the
+// original and the plans that were admitted. Shares the parser and the decoder
+// with the rewriter, and none of its planning: it has to be able to catch the
+// rewriter's mistakes.
+#ifndef CONTRACT_VALIDATE_H_
+#define CONTRACT_VALIDATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "patch/analysis/kernel_analysis.h"
+#include "patch/plan/rewriter.h"
+
+namespace rjdbi::contract {
+
+struct ValidationFinding {
+  std::string what;    // one sentence
+  uint64_t vaddr = 0;  // where, in the image; 0: the file as a whole
+};
+
+struct ValidationReport {
+  std::vector<ValidationFinding> findings;  // empty: the image is what was admitted
+  // By plan: instructions executed per event, counted along the validated path
+  // (jumps included, displaced instruction excluded). 0: refused by Emit.
+  std::vector<uint32_t> executed_instructions;
+};
+
+// Checks that
+//  - the image parses, with the same target, kernels and segments, plus one new
+//    executable segment above all others;
+//  - every original byte is unchanged, except ELF headers, the metadata note,
+//    the register fields of descriptors of kernels with a placed site, the
+//    anchors, and branch words in gaps between functions that an anchor leads to;
+//  - each anchor leads by direct branches into the new segment, to exactly the
+//    admitted sequences (fixup words apart), the displaced instruction, and back
+//    by direct branches to the instruction after the site;
+//  - every register that the trampoline names lies within the kernel's new
+//    allocation, and no allocation shrank;
+//  - the fixups of the image are exactly those of the placed sequences.
+// Bounded by the size of the inputs; stops after 16 findings.
+ValidationReport ValidateImage(const patch::CodeObject& original,
+                               const std::vector<const patch::KernelAnalysis*>& kernels,
+                               const std::vector<patch::SitePlan>& plans,
+                               const patch::RewriteResult& result);
+
+}  // namespace rjdbi::contract
+
+#endif  // CONTRACT_VALIDATE_H_
