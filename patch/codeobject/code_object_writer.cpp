@@ -57,10 +57,12 @@ absl::StatusOr<uint64_t> VaddrAboveEverything(const ElfView& elf) {
   return AlignUp(end, kPage);
 }
 
-// One file range that is to be changed.
-struct FileEdit {
+// One file range that is to be changed, or that no edit may touch: headers and
+// symbols, which a segment's file range can cover.
+struct FileRange {
   uint64_t begin = 0, end = 0;
   std::string what;
+  bool guard = false;
 };
 
 class Writer {
@@ -83,6 +85,9 @@ class Writer {
   void FlushHeaders();
   std::vector<NumberEdit> NumberEdits(const std::vector<NoteKernel>& described) const;
 
+  void Guard(uint64_t begin, uint64_t size, std::string what) {
+    if (size > 0) ranges_.push_back({begin, begin + size, std::move(what), true});
+  }
   uint64_t Append(const uint8_t* bytes, uint64_t size, uint64_t alignment) {
     out_.resize(AlignUp(out_.size(), alignment));
     const uint64_t offset = out_.size();
@@ -94,7 +99,7 @@ class Writer {
   const CodeObjectEdit& edit_;
   ElfView elf_;
   std::vector<uint8_t> out_;
-  std::vector<FileEdit> ranges_;
+  std::vector<FileRange> ranges_;
   bool sections_moved_ = false;
 };
 
@@ -104,9 +109,15 @@ absl::Status Writer::Open() {
   elf_ = *std::move(elf);
   out_.assign(object_.bytes().begin(), object_.bytes().end());
   const elf::FileHeader& header = elf_.header;
-  ranges_.push_back({0, sizeof(elf::FileHeader), "the ELF header"});
-  ranges_.push_back({header.phoff, header.phoff + header.phnum * sizeof(elf::ProgramHeader),
-                     "the program headers"});
+  Guard(0, sizeof(elf::FileHeader), "the ELF header");
+  Guard(header.phoff, header.phnum * sizeof(elf::ProgramHeader), "the program headers");
+  Guard(header.shoff, header.shnum * sizeof(elf::SectionHeader), "the section headers");
+  for (size_t i = 0; i < elf_.sections.size(); ++i) {
+    const elf::SectionHeader& section = elf_.sections[i];
+    const bool symbolic = section.type == elf::kShtSymtab || section.type == elf::kShtDynsym ||
+                          section.type == elf::kShtStrtab;
+    if (symbolic) Guard(section.offset, section.size, absl::StrCat("section ", i));
+  }
   return absl::OkStatus();
 }
 
@@ -234,11 +245,18 @@ void Writer::RetargetNoteSections(const NoteLocation& where, uint64_t old_offset
 
 absl::Status Writer::CheckDisjoint() {
   std::sort(ranges_.begin(), ranges_.end(),
-            [](const FileEdit& a, const FileEdit& b) { return a.begin < b.begin; });
-  for (size_t i = 1; i < ranges_.size(); ++i) {
-    if (ranges_[i].begin >= ranges_[i - 1].end) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(ranges_[i].what, " overlaps ", ranges_[i - 1].what));
+            [](const FileRange& a, const FileRange& b) { return a.begin < b.begin; });
+  // The furthest-reaching range so far of each kind. Guards may overlap guards.
+  const FileRange* edit = nullptr;
+  const FileRange* guard = nullptr;
+  for (const FileRange& range : ranges_) {
+    const FileRange* hit = edit != nullptr && range.begin < edit->end ? edit : nullptr;
+    if (!range.guard && guard != nullptr && range.begin < guard->end) hit = guard;
+    if (hit != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(range.what, " overlaps ", hit->what));
+    }
+    const FileRange*& furthest = range.guard ? guard : edit;
+    if (furthest == nullptr || furthest->end < range.end) furthest = &range;
   }
   return absl::OkStatus();
 }
