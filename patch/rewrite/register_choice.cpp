@@ -239,6 +239,12 @@ class Chooser {
 
 }  // namespace
 
+std::variant<RegisterChoice, Refusal> ChooseRegisters(const KernelAnalysis& kernel,
+                                                      uint32_t instruction,
+                                                      const ProbeRequest& request) {
+  return Chooser(kernel, instruction, request).Choose();
+}
+
 uint32_t HighestSgpr(const KernelAnalysis& kernel) {
   return HighestOf(kernel.mentioned(), kSgpr0, kernel.isa().generation().addressable_sgprs);
 }
