@@ -137,7 +137,11 @@ class Chooser {
   // present allocation.
   std::optional<uint16_t> GrowScalar(uint32_t count) {
     const uint32_t limit = generation_.addressable_sgprs;
-    for (uint32_t n = 0; generation_.sgprs_allocated && n + count <= limit; n += count) {
+    if (!generation_.sgprs_allocated) {
+      NoScalar();
+      return std::nullopt;
+    }
+    for (uint32_t n = 0; n + count <= limit; n += count) {
       const auto reg = static_cast<uint16_t>(kSgpr0 + n);
       if (n + count <= allocation_.ordinary_sgprs || !ScalarFree(reg, count, true)) continue;
       for (uint32_t k = 0; k < count; ++k) {
