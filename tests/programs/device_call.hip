@@ -27,6 +27,7 @@ __global__ void DeviceCall(uint32_t* out, int n) {
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 2000);
   std::vector<uint32_t> want(n);
   for (int i = 0; i < n; ++i) want[i] = Compute(static_cast<uint32_t>(i));

@@ -45,6 +45,7 @@ __global__ void Divergent(uint32_t* out, int n) {
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 3001);
   std::vector<uint32_t> want(n);
   for (int i = 0; i < n; ++i) want[i] = Walk(static_cast<uint32_t>(i));

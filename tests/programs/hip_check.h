@@ -22,6 +22,10 @@
     }                                                                    \
   } while (false)
 
+// Makes HIP sleep while it waits; by default it spins, on a core that the soft
+// GPU could use. Call first in main.
+inline void WaitAsleep() { HIP_CHECK(hipSetDeviceFlags(hipDeviceScheduleBlockingSync)); }
+
 // Device memory of n elements.
 template <typename T>
 class DeviceBuffer {

@@ -17,6 +17,7 @@ __global__ void Histogram(const unsigned char* in, int n, unsigned* bins, unsign
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 30000);
   constexpr int kGroups = 6;
   std::vector<unsigned char> in(n);

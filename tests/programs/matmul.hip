@@ -23,6 +23,7 @@ __global__ void MatMul(const float* a, const float* b, float* c, int n) {
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 50);
   std::vector<float> a(n * n), b(n * n), want(n * n);
   for (int i = 0; i < n * n; ++i) {

@@ -44,6 +44,7 @@ void Check(const char* what, const std::vector<T>& in, Verdict* verdict) {
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 20000);
   std::vector<uint32_t> integers(n);
   std::vector<float> floats(n);

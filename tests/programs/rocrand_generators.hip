@@ -98,6 +98,7 @@ void Check(const std::string& name, rocrand_rng_type type, Verdict* verdict) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const std::string which = argc > 1 ? argv[1] : "all";
   Verdict verdict;
   bool known = false;

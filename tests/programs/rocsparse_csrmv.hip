@@ -59,6 +59,7 @@ std::vector<float> Multiply(const Csr& m, const std::vector<float>& x, std::vect
 }  // namespace
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const Csr m = MakeMatrix(SizeArgument(argc, argv, 400));
   std::vector<float> x(m.columns), y(m.rows);
   for (int i = 0; i < m.columns; ++i) x[i] = 0.25f * static_cast<float>(i % 23 - 11);

@@ -36,6 +36,7 @@ __global__ void RecursiveKernel(uint32_t* out, int n) {
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 500);
   std::vector<uint32_t> array(n), recursion(n);
   for (int i = 0; i < n; ++i) {

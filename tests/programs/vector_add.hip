@@ -7,6 +7,7 @@ __global__ void VectorAdd(const float* a, const float* b, float* c, int n) {
 }
 
 int main(int argc, char** argv) {
+  WaitAsleep();
   const int n = SizeArgument(argc, argv, 100000);
   std::vector<float> a(n), b(n), want(n);
   for (int i = 0; i < n; ++i) {
