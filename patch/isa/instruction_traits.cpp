@@ -195,6 +195,10 @@ void SetMemory(const llvm::MCInstrDesc& desc, std::string_view m, OpcodeTraits& 
   const MemoryKind kind = KindOf(desc.TSFlags, m);
   traits.is_ds = (desc.TSFlags & flag::kDs) != 0;
   if (kind == MemoryKind::kNone || IsLaneExchange(m)) return;
+  if (m.starts_with("ds_gws")) {  // synchronisation, no data
+    base.memory = kind;
+    return;
+  }
   const bool atomic = Contains(m, "atomic") || (traits.is_ds && !IsPlainDs(m) && desc.mayStore());
   base.atomic = atomic;
   base.load = !atomic && desc.mayLoad() && !Contains(m, "store") && !Contains(m, "write");
@@ -229,7 +233,15 @@ void SetImplicit(const llvm::MCInstrDesc& desc, const RegisterMap& map, uint32_t
   const bool writes_mode = traits.base.setreg || m == "s_round_mode" || m == "s_denorm_mode" ||
                            m.starts_with("s_set_gpr_idx");
   if (!writes_mode) traits.base.defs.Remove(kMode);
-  if (m == "s_round_mode" || m == "s_denorm_mode") traits.base.defs.Add(kMode);
+  if (m == "s_round_mode" || m == "s_denorm_mode") {
+    traits.base.defs.Add(kMode);
+    traits.base.partial_defs.Add(kMode);
+  }
+  if (m.starts_with("s_set_gpr_idx")) traits.base.partial_defs |= traits.base.defs;
+  if (m.starts_with("s_cbranch_") && (m.ends_with("_fork") || m.ends_with("_join"))) {
+    traits.base.defs.Add(kExecLo, 2);
+    traits.base.uses.Add(kExecLo, 2);
+  }
 }
 
 }  // namespace
@@ -264,6 +276,8 @@ OpcodeTraits BuildTraits(const LlvmTarget& target, const RegisterMap& map, const
   traits.indexes_vgprs = m.starts_with("v_movrel") || m.starts_with("v_swaprel");
   traits.indexes_sgprs = m.starts_with("s_movrel");
   traits.conditional_write = m.starts_with("s_cmov");
+  const bool half_load = base.load && Contains(m, "_d16") && base.memory != MemoryKind::kImage;
+  traits.reads_destination = m.starts_with("s_bitset") || half_load;
   return traits;
 }
 

@@ -39,7 +39,8 @@ struct OpcodeTraits {
   bool pc_relative = false;  // simm16 in words, from the next instruction
   bool reads_hwreg = false, writes_hwreg = false;
   bool indexes_vgprs = false, indexes_sgprs = false;  // movrel: any register may be meant
-  bool conditional_write = false;                     // s_cmov: the destination may keep its value
+  bool reads_destination = false;  // modifies it in place; LLVM's real opcodes omit the input
+  bool conditional_write = false;  // s_cmov: the destination may keep its value
   bool is_ds = false;
 };
 

@@ -63,7 +63,7 @@ class LlvmIsa : public Isa {
                   uint64_t& size);
   const OpcodeTraits& TraitsOf(const llvm::MCInst& inst);
   int64_t SignedOffset(MemoryKind kind, int64_t imm) const;
-  void AddOperands(const llvm::MCInst& inst, Instruction& out) const;
+  void AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits, Instruction& out) const;
   void AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Instruction& out) const;
   void AddIndexed(const OpcodeTraits& traits, Instruction& out) const;
   void AddGds(const OpcodeTraits& traits, uint32_t word, Instruction& out) const;
@@ -102,7 +102,8 @@ int64_t LlvmIsa::SignedOffset(MemoryKind kind, int64_t imm) const {
   return ((imm & ((sign << 1) - 1)) ^ sign) - sign;
 }
 
-void LlvmIsa::AddOperands(const llvm::MCInst& inst, Instruction& out) const {
+void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
+                          Instruction& out) const {
   const llvm::MCInstrDesc& desc = llvm_->instructions->get(inst.getOpcode());
   bool offset_seen = false;
   out.operands.reserve(inst.getNumOperands());
@@ -117,6 +118,7 @@ void LlvmIsa::AddOperands(const llvm::MCInst& inst, Instruction& out) const {
         operand.reg = range.first;
         operand.count = range.count;
         (operand.is_def ? out.defs : out.uses).Add(range.first, range.count);
+        if (operand.is_def && traits.reads_destination) out.uses.Add(range.first, range.count);
       }
     } else if (from.isImm()) {
       operand.imm = from.getImm();
@@ -177,7 +179,7 @@ std::optional<Instruction> LlvmIsa::Decode(absl::Span<const uint8_t> code, uint6
   Instruction out = traits.base;
   out.offset = offset;
   out.size = static_cast<uint8_t>(size);
-  AddOperands(inst, out);
+  AddOperands(inst, traits, out);
   AddHardwareRegister(traits, word, out);
   AddIndexed(traits, out);
   AddGds(traits, word, out);
