@@ -92,8 +92,8 @@ struct Outcome {
   std::map<uint64_t, softgpu::PcCount> counts;  // by vaddr
 };
 
-Outcome Run(const std::string& target, uint64_t seed, RangeMemory& memory,
-            const std::vector<uint8_t>& elf, const Program& program) {
+Outcome Execute(const std::string& target, uint64_t seed, RangeMemory& memory,
+                const std::vector<uint8_t>& elf, const Program& program) {
   Outcome outcome;
   std::string error;
   auto object = LoadedObject::Load(elf, &memory, &error);
@@ -167,11 +167,11 @@ TEST_P(Preservation, EveryInstructionCounted) {
     auto result = rewriter->Emit(loaded.object(), loaded.All(), plans);
     ASSERT_TRUE(result.ok()) << result.status();
     RangeMemory memory;
-    const Outcome before = Run(target, seed, memory, bytes, program);
+    const Outcome before = Execute(target, seed, memory, bytes, program);
     ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
     DeviceBuffer<uint64_t> counters(memory, 2 * sites.size());
     ApplyFixups(*result, reinterpret_cast<uint64_t>(counters.data()));
-    const Outcome after = Run(target, seed, memory, result->image, program);
+    const Outcome after = Execute(target, seed, memory, result->image, program);
     ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
     EXPECT_EQ(after.memory, before.memory);
     for (size_t s = 0; s < sites.size(); ++s) {
@@ -214,7 +214,7 @@ TEST(Probes, SabotageStopsAndNopDoesNot) {
   const Program& program = Programs()[0];
   const auto& kernel = loaded.Kernel(program.kernel);
   RangeMemory memory;
-  const Outcome before = Run("gfx90a", 1, memory, bytes, program);
+  const Outcome before = Execute("gfx90a", 1, memory, bytes, program);
   ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
   for (const Probe probe : {Probe::kNop, Probe::kSabotage}) {
     auto rewriter = patch::MakeTrampolineRewriter();
@@ -222,7 +222,7 @@ TEST(Probes, SabotageStopsAndNopDoesNot) {
     ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
     const auto result = rewriter->Emit(loaded.object(), loaded.All(), {std::get<SitePlan>(plan)});
     ASSERT_TRUE(result.ok()) << result.status();
-    const Outcome after = Run("gfx90a", 1, memory, result->image, program);
+    const Outcome after = Execute("gfx90a", 1, memory, result->image, program);
     ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
     if (probe == Probe::kNop) {
       EXPECT_EQ(after.memory, before.memory);
