@@ -70,9 +70,9 @@ constexpr CatalogueEntry kCatalogue[] = {
      "Select fewer sites, or raise the code growth budget."},
 
     {"RJD-D001", "the probe waits for memory operations in flight",
-     "The only registers to be had are targets of loads that may still be in flight, so the "
-     "probe waits for them first. Results are unaffected; the overlap of memory and computation "
-     "at this site is reduced.",
+     "Either the only registers to be had are targets of loads in flight, or the generation "
+     "requires a wait around memory instructions that move behind a branch. Results are "
+     "unaffected; the overlap of memory and computation at this site is reduced.",
      "Allow growth of the register allocation if timing matters at this site."},
     {"RJD-D002", "fewer wavefronts fit on a SIMD than before",
      "The kernel's register allocation grew across a step of the occupancy table. Results are "

@@ -224,7 +224,7 @@ class Interpreter {
   std::map<uint64_t, State> joins_;
   std::set<uint64_t> starts_;
   std::set<size_t> used_fixups_;
-  std::map<uint16_t, std::pair<uint32_t, std::string>> last_write_;
+  std::map<uint16_t, uint32_t> last_write_;  // offset of the instruction
   RegisterSet temporaries_, reported_reads_, reported_pending_;
   uint64_t telemetry_bytes_ = 0;
   bool ends_ = false;
@@ -405,7 +405,7 @@ void Interpreter::NoteWrites(const State& s, const Instruction& ins) {
   const RegisterSet writes = ins.defs | ins.partial_defs;
   for (uint16_t r = 0; r < kNumRegisters; ++r) {
     if (!writes.Has(r)) continue;
-    last_write_[r] = {static_cast<uint32_t>(ins.offset), isa_.Print(in_.sequence, ins.offset)};
+    last_write_[r] = static_cast<uint32_t>(ins.offset);
     if (in_.pending.Has(r) && !drained && !reported_pending_.Has(r)) {
       reported_pending_.Add(r);
       Observe(Kind::kLoadInFlight, 0, RegisterName(r));
@@ -569,8 +569,9 @@ void Interpreter::NoteDeclaredByOpcode(const Instruction& ins, std::string_view 
   } else if (ins.indirect) {
     Observe(Kind::kControl, v1::CALLS, "");
     Observe(Kind::kUnproven, 0, "the jump's target");
+  } else if (ins.reads_pc) {
+    Observe(Kind::kUnproven, 0, "a result that depends on the probe's address");
   }
-  if (ins.reads_pc) Observe(Kind::kUnproven, 0, "a result that depends on the probe's address");
 }
 
 bool Understood(const Instruction& ins, std::string_view op) {
@@ -589,7 +590,8 @@ void Interpreter::Step(State* s, const Instruction& ins) {
   NoteReads(*s, ins);
   NoteWrites(*s, ins);
   NoteDeclaredByOpcode(ins, op);
-  if (!Understood(ins, op)) Observe(Kind::kUnproven, 0, "what the instruction does");
+  if (!IsForbidden(ins, op) && !Understood(ins, op))
+    Observe(Kind::kUnproven, 0, "what the instruction does");
   if (!ins.waitcnt) {
     NoteMemory(*s, ins, op);
   }
@@ -652,8 +654,8 @@ void Interpreter::Finish(const State& end) {
         r >= kVccLo && r < kVgpr0 && ReadClass(r) != "SGPR" ? ReadClass(r) : RegisterName(r);
     Observe(Kind::kStateChanged, 0, state, StrCat(RegisterName(r), " is not restored"));
     if (auto it = last_write_.find(r); it != last_write_.end()) {
-      out_.observations.back().offset = it->second.first;
-      out_.observations.back().instruction = it->second.second;
+      out_.observations.back().offset = it->second;
+      out_.observations.back().instruction = isa_.Print(in_.sequence, it->second);
     }
   }
 }

@@ -44,7 +44,7 @@ std::optional<T> Load(absl::Span<const uint8_t> bytes, uint64_t offset) {
 
 // Instructions that the rewriter may put around a sequence: they only wait.
 bool IsGuard(std::string_view op) {
-  return op == "s_nop" || op == "s_waitcnt_depctr" || op == "s_wait_alu";
+  return op == "s_nop" || op == "s_waitcnt_depctr" || op == "s_wait_alu" || op == "s_waitcnt_vscnt";
 }
 
 // One site of the kernel: the plans that share it, in order.
@@ -52,6 +52,8 @@ struct SiteGroup {
   const KernelAnalysis* kernel = nullptr;
   uint32_t instruction = 0;
   uint64_t trampoline = 0;
+  uint64_t base = 0;   // the kernel's first instruction in the image
+  bool moved = false;  // the kernel runs from a copy in the new segment
   std::vector<size_t> plans;
 };
 
@@ -78,8 +80,9 @@ class Validator {
   void CheckProgramHeaders();
   void GroupSites();
   void CheckSite(const SiteGroup& group);
-  std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool relays_count,
-                                         uint32_t* executed);
+  void CheckCopies();
+  std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
+                                         uint64_t stop, uint32_t* executed);
   std::optional<uint64_t> CheckSequences(const SiteGroup& group, uint32_t* executed);
   void CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed);
   void CheckRegisters(const SiteGroup& group);
@@ -201,6 +204,9 @@ void Validator::GroupSites() {
       continue;
     }
     touched_kernels_.insert(key.first);
+    if (key.first >= patched_->kernels().size()) continue;  // found by CheckDescriptors
+    g.base = patched_->kernels()[key.first].entry_vaddr;
+    g.moved = g.base != g.kernel->kernel().entry_vaddr;
     groups_.push_back(std::move(g));
   }
 }
@@ -232,10 +238,12 @@ bool Validator::InGap(uint64_t vaddr, uint64_t size) const {
   return executable;
 }
 
-// Follows unconditional direct branches to the first other instruction.
+// Follows unconditional direct branches to `stop`, or to the first instruction
+// that is none.
 std::optional<uint64_t> Validator::FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
-                                                  uint32_t* executed) {
+                                                  uint64_t stop, uint32_t* executed) {
   for (int hop = 0; hop < kMaxBranchHops; ++hop) {
+    if (vaddr == stop) return vaddr;
     const std::optional<Instruction> ins = DecodeAt(isa, vaddr);
     if (!ins) {
       Find("a branch leads to bytes that do not decode", vaddr);
@@ -324,13 +332,14 @@ void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* ex
     at += ins->size;
     ++*executed;
   }
-  const uint64_t after_site = k.kernel().entry_vaddr + site.offset + site.size;
-  const auto back = FollowBranches(isa, at + site.size, false, executed);
-  if (!back) return;
-  // The chain may lead on when the next instruction is itself an anchor or an
-  // application branch: the first address outside the new segment and the gaps
-  // counts, which FollowBranches stops at.
-  if (*back != after_site) {
+  uint64_t next = at + site.size;
+  for (auto ins = DecodeAt(isa, next); ins && IsGuard(ins->opcode); ins = DecodeAt(isa, next)) {
+    next += ins->size;
+    ++*executed;
+  }
+  const uint64_t after_site = group.base + site.offset + site.size;
+  const auto back = FollowBranches(isa, next, false, after_site, executed);
+  if (back && *back != after_site) {
     Find(StrCat("the way back leads to 0x", absl::Hex(*back), ", expected 0x",
                 absl::Hex(after_site)),
          at);
@@ -370,14 +379,14 @@ void Validator::CheckRegisters(const SiteGroup& group) {
 void Validator::CheckSite(const SiteGroup& group) {
   const KernelAnalysis& k = *group.kernel;
   const Instruction& site = k.instructions()[group.instruction];
-  const uint64_t anchor = k.kernel().entry_vaddr + site.offset;
-  AllowOriginal(anchor, site.size);
+  const uint64_t anchor = group.base + site.offset;
+  if (!group.moved) AllowOriginal(anchor, site.size);
   uint32_t executed = 0;
   const auto anchor_ins = DecodeAt(k.isa(), anchor);
   if (!anchor_ins || !anchor_ins->branch || anchor_ins->size > site.size) {
     return Find("the anchor is not a branch within the site's bytes", anchor);
   }
-  const auto landed = FollowBranches(k.isa(), anchor, true, &executed);
+  const auto landed = FollowBranches(k.isa(), anchor, true, group.trampoline, &executed);
   if (!landed) return;
   if (!InNewSegment(*landed)) {
     return Find("the anchor does not lead to the new segment", anchor);
@@ -392,6 +401,48 @@ void Validator::CheckSite(const SiteGroup& group) {
   CheckDisplaced(group, *displaced, &executed);
   CheckRegisters(group);
   for (size_t index : group.plans) report_.executed_instructions[index] = executed;
+}
+
+// A kernel that runs from a copy: the same bytes, anchors apart, of code that
+// does not depend on where it lies.
+void Validator::CheckCopies() {
+  std::map<const KernelAnalysis*, std::vector<const SiteGroup*>> copies;
+  for (const SiteGroup& g : groups_) {
+    if (g.moved) copies[g.kernel].push_back(&g);
+  }
+  for (const auto& [k, sites] : copies) {
+    const uint64_t base = sites.front()->base;
+    const auto code = k->code();
+    const auto copy = patched_->AtVaddr(base, code.size());
+    if (!InNewSegment(base) || copy.size() != code.size() || base % 256 != 0) {
+      Find("a kernel's entry was moved, and not to an aligned copy in the new segment", base);
+      continue;
+    }
+    for (const Instruction& ins : k->instructions()) {
+      const bool leaves =
+          ins.target_offset &&
+          (*ins.target_offset < 0 || *ins.target_offset >= static_cast<int64_t>(code.size()));
+      if (!ins.reads_pc && !ins.call && !ins.indirect && !leaves) continue;
+      Find("a kernel was copied whose code depends on its address", base + ins.offset);
+      break;
+    }
+    std::vector<ByteRange> anchors;
+    for (const SiteGroup* g : sites) {
+      const Instruction& ins = k->instructions()[g->instruction];
+      anchors.push_back({ins.offset, ins.offset + ins.size});
+    }
+    std::sort(anchors.begin(), anchors.end(),
+              [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+    anchors.push_back({code.size(), code.size()});
+    uint64_t at = 0;
+    for (const ByteRange& anchor : anchors) {
+      if (!std::equal(code.begin() + at, code.begin() + anchor.begin, copy.begin() + at)) {
+        Find("a kernel's copy differs from the kernel", base + at);
+        break;
+      }
+      at = anchor.end;
+    }
+  }
 }
 
 // Only these descriptor fields may change, and only upwards.
@@ -409,7 +460,7 @@ void Validator::CheckDescriptors() {
     const Kernel &a = before[i], &b = after[i];
     const bool touched = touched_kernels_.count(i) != 0;
     if (a.name != b.name || a.descriptor_vaddr != b.descriptor_vaddr ||
-        a.entry_vaddr != b.entry_vaddr || a.wavefront_size != b.wavefront_size) {
+        (a.entry_vaddr != b.entry_vaddr && !touched) || a.wavefront_size != b.wavefront_size) {
       Find(StrCat("kernel ", a.name, " moved or changed its name"), a.descriptor_vaddr);
       continue;
     }
@@ -430,6 +481,8 @@ void Validator::CheckDescriptors() {
       if (k->kernel_index() == i) analysis = k;
     }
     const bool unified = analysis != nullptr && analysis->isa().generation().unified_vgpr_file;
+    // A moved entry is judged with the copy; the offset must say just that.
+    dx.kernel_code_entry_byte_offset = static_cast<int64_t>(b.entry_vaddr - a.descriptor_vaddr);
     for (auto* d : {&dx, &dy}) {
       d->compute_pgm_rsrc1 &= ~kRsrc1Registers;
       if (unified) d->compute_pgm_rsrc3 &= ~kRsrc3AccumOffset;
@@ -523,6 +576,7 @@ ValidationReport Validator::Run() {
     if (full()) break;
     CheckSite(g);
   }
+  CheckCopies();
   CheckDescriptors();
   CheckFixups();
   CheckUnchangedBytes();

@@ -31,8 +31,10 @@ struct ValidationReport {
 //  - the image parses, with the same target, kernels and segments, plus one new
 //    executable segment above all others;
 //  - every original byte is unchanged, except ELF headers, the metadata note,
-//    the register fields of descriptors of kernels with a placed site, the
+//    register fields and entry of descriptors of kernels with a placed site, the
 //    anchors, and branch words in gaps between functions that an anchor leads to;
+//  - a kernel whose entry moved runs from a copy in the new segment that equals
+//    the kernel, anchors apart, and whose code does not depend on its address;
 //  - each anchor leads by direct branches into the new segment, to exactly the
 //    admitted sequences (fixup words apart), the displaced instruction, and back
 //    by direct branches to the instruction after the site;
