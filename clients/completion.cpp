@@ -1,0 +1,96 @@
+#include "clients/completion.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace rjdbi::clients {
+namespace {
+
+std::string LongNames(const CLI::App& app) {
+  std::string names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) absl::StrAppend(&names, " --", name);
+  }
+  return names;
+}
+
+std::string VerbNames(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    absl::StrAppend(&names, names.empty() ? "" : " ", verb->get_name());
+  }
+  return names;
+}
+
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+// zsh reads the same script through bashcompinit.
+std::string Bash(const CLI::App& app) {
+  std::string cases;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    absl::StrAppend(&cases, "    ", verb->get_name(), ") options=\"", LongNames(*verb), "\" ;;\n");
+  }
+  return absl::StrCat(
+      "_rjctl() {\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb= options= w\n"
+      "  for w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+      "    case \" ", VerbNames(app), " \" in *\" $w \"*) verb=$w; break ;; esac\n"
+      "  done\n"
+      "  case $before in\n"
+      "    -o|--output) COMPREPLY=($(compgen -W 'table json' -- \"$word\")); return ;;\n"
+      "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$word\")); return ;;\n"
+      "    --probe) COMPREPLY=($(compgen -W 'nop count-waves count-lanes sabotage' -- \"$word\"));"
+      " return ;;\n"
+      "    --socket|--agent|--agent-socket|--output-image)"
+      " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+      "    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n"
+      "  esac\n"
+      "  case $verb in\n", cases,
+      "    *) COMPREPLY=($(compgen -W \"", VerbNames(app), LongNames(app),
+      "\" -- \"$word\")); return ;;\n"
+      "  esac\n"
+      "  if [[ $word == -* ]]; then\n"
+      "    COMPREPLY=($(compgen -W \"$options", LongNames(app), "\" -- \"$word\"))\n"
+      "  elif [[ $verb == run ]]; then\n"
+      "    COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
+      "  else\n"
+      "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
+      "  fi\n"
+      "}\n"
+      "complete -o filenames -F _rjctl rjctl\n");
+}
+
+std::string Fish(const CLI::App& app) {
+  std::string script = "complete -c rjctl -f\n";
+  const auto options = [&script](const CLI::App& from, const std::string& condition) {
+    for (const CLI::Option* option : from.get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        absl::StrAppend(&script, "complete -c rjctl", condition, " -l ", name,
+                        option->get_items_expected_max() > 0 ? " -r" : "", " -d ",
+                        Quoted(option->get_description()), "\n");
+      }
+    }
+  };
+  options(app, "");
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    absl::StrAppend(&script, "complete -c rjctl -n __fish_use_subcommand -a ", verb->get_name(),
+                    " -d ", Quoted(verb->get_description()), "\n");
+    options(*verb, absl::StrCat(" -n '__fish_seen_subcommand_from ", verb->get_name(), "'"));
+  }
+  for (const char* verb : {"run", "admit", "kernels", "sites"}) {
+    absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from ", verb, "' -F\n");
+  }
+  return script;
+}
+
+}  // namespace
+
+std::string CompletionScript(const CLI::App& app, const std::string& shell) {
+  if (shell == "fish") return Fish(app);
+  if (shell == "bash") return Bash(app);
+  return absl::StrCat("#compdef rjctl\nautoload -U +X bashcompinit && bashcompinit\n", Bash(app));
+}
+
+}  // namespace rjdbi::clients

@@ -1,0 +1,288 @@
+// Verbs that ask the daemon.
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/verbs.h"
+#include "contract/catalogue.h"
+#include "contract/demangle.h"
+
+namespace rjdbi::clients {
+namespace {
+
+constexpr size_t kShortHash = 12;
+
+std::string Target(const v1::AttachmentSpec& spec) {
+  std::string text;
+  if (spec.pid() != 0) absl::StrAppend(&text, "pid ", spec.pid());
+  if (!spec.process_glob().empty()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", spec.process_glob());
+  }
+  return text.empty() ? "every process" : Printable(text);
+}
+
+std::string VerdictName(v1::AdmitVerdict verdict) {
+  static const std::map<v1::AdmitVerdict, std::string> kNames = {
+      {v1::ORIGINAL_NOT_SELECTED, "not selected"},
+      {v1::ORIGINAL_REFUSED, "refused"},
+      {v1::PATCHED, "patched"}};
+  const auto found = kNames.find(verdict);
+  return found == kNames.end() ? "unknown" : found->second;
+}
+
+void PrintAttachments(const Output& out, const v1::GetStatusReply& reply) {
+  if (reply.attachments_size() == 0) return out.Print("Nothing is attached.\n");
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::Attachment& a : reply.attachments()) {
+    rows.push_back({a.id(), Printable(a.spec().kernel_glob()), Printable(a.spec().sites()),
+                    Printable(a.spec().probe()), Target(a.spec()),
+                    FormatTime(a.created_unix_ns())});
+  }
+  out.Table({"ATTACHMENT", "KERNEL", "SITES", "PROBE", "PROCESSES", "SINCE"}, rows);
+}
+
+void PrintSessions(const Output& out, const v1::GetStatusReply& reply) {
+  if (reply.sessions_size() == 0) return out.Print("No process has connected.\n");
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::Session& s : reply.sessions()) {
+    const char* state = s.closed_unix_ns() == 0 ? "open" : s.closed_cleanly() ? "ended" : "lost";
+    rows.push_back({s.id().substr(0, kShortHash), absl::StrCat(s.pid()), absl::StrCat(s.uid()),
+                    state, absl::StrCat(s.code_objects()), absl::StrCat(s.patched()),
+                    absl::StrCat(s.gaps()), FormatTime(s.opened_unix_ns()),
+                    Printable(s.executable())});
+  }
+  out.Table({"SESSION", "PID", "UID", "STATE", "OBJECTS", "PATCHED", "GAPS", "SINCE", "EXECUTABLE"},
+            rows, {1, 2, 4, 5, 6});
+}
+
+void PrintGpus(const Output& out, const v1::GetStatusReply& reply) {
+  if (reply.gpus_size() == 0) {
+    return out.Print(absl::StrCat("No GPU: ", reply.gpu_inventory_note(), ".\n"));
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::Gpu& gpu : reply.gpus()) {
+    rows.push_back({absl::StrCat(gpu.index()), gpu.isa(), gpu.pci_address(), Printable(gpu.name())});
+  }
+  out.Table({"GPU", "ISA", "PCI", "NAME"}, rows);
+}
+
+void PrintGaps(const Output& out, const v1::GetCoverageReply& reply) {
+  for (const v1::Gap& gap : reply.gaps()) {
+    const contract::CatalogueEntry& entry = contract::ForGap(gap.kind());
+    out.Print(absl::StrCat("gap[", std::string(entry.id), "]: ", std::string(entry.title), ": ",
+                           Printable(gap.origin()), " (", FormatBytes(gap.size()), ")",
+                           gap.detail().empty() ? "" : ": ", Printable(gap.detail()), "\n"));
+  }
+}
+
+void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply) {
+  out.Print(contract::RenderCoverage(reply.coverage(), out.render()));
+  PrintGaps(out, reply);
+  for (const std::string& id : reply.unmatched_attachments()) {
+    out.Print(absl::StrCat("attachment ", id, " has matched no kernel so far\n"));
+  }
+  const v1::Coverage& total = reply.total();
+  uint64_t refused = 0;
+  for (const v1::ReasonCount& reason : total.refused()) refused += reason.sites();
+  out.Print(absl::StrFormat(
+      "%d sites requested: %d attached, %d degraded, %d refused; %d instructions not selected; "
+      "%d gaps\n",
+      total.requested(), total.attached(), total.degraded(), refused, total.not_selected(),
+      reply.gaps_size()));
+}
+
+}  // namespace
+
+int CoverageExit(const v1::GetCoverageReply& reply) {
+  const v1::Coverage& total = reply.total();
+  const uint64_t done = total.attached() + total.degraded();
+  if (done == 0) return kRefused;  // vacuous, if nothing was requested
+  const bool whole =
+      done == total.requested() && reply.gaps_size() == 0 && reply.unmatched_attachments_size() == 0;
+  return whole ? kOk : kPartial;
+}
+
+int Attach(const Context& context, const v1::AttachmentSpec& spec) {
+  v1::AttachRequest request;
+  *request.mutable_spec() = spec;
+  v1::AttachReply reply;
+  if (absl::Status s = ControlClient(context.control_socket).Attach(request, reply); !s.ok()) {
+    return context.out.Fail(s);
+  }
+  if (context.out.json()) context.out.Json(reply);
+  if (reply.violations_size() > 0) {
+    context.out.Violations(reply.violations());
+    return kRefused;
+  }
+  if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
+  context.out.Note(absl::StrCat("attached ", spec.probe(), " at ", spec.sites(), " of kernels ",
+                                spec.kernel_glob(), ", ", Target(spec),
+                                "; code objects loaded from now on are affected"));
+  return kOk;
+}
+
+int Detach(const Context& context, const std::vector<std::string>& ids, bool all) {
+  ControlClient client(context.control_socket);
+  std::vector<std::string> wanted = ids;
+  if (all) {
+    v1::GetStatusReply status;
+    if (absl::Status s = client.GetStatus({}, status); !s.ok()) return context.out.Fail(s);
+    for (const v1::Attachment& a : status.attachments()) wanted.push_back(a.id());
+  }
+  int code = kOk;
+  for (const std::string& id : wanted) {
+    v1::DetachRequest request;
+    request.set_attachment_id(id);
+    v1::DetachReply reply;
+    if (absl::Status s = client.Detach(request, reply); !s.ok()) return context.out.Fail(s);
+    context.out.Note(absl::StrCat("detached ", id));
+  }
+  if (context.out.json()) context.out.Json(v1::DetachReply());
+  return code;
+}
+
+int Status(const Context& context) {
+  v1::GetStatusReply reply;
+  if (absl::Status s = ControlClient(context.control_socket).GetStatus({}, reply); !s.ok()) {
+    return context.out.Fail(s);
+  }
+  const Output& out = context.out;
+  if (out.json()) {
+    out.Json(reply);
+    return kOk;
+  }
+  out.Print(absl::StrFormat("rjdbid %s, pid %d, since %s\n", reply.version(), reply.pid(),
+                            FormatTime(reply.started_unix_ns())));
+  out.Print(absl::StrFormat("cache: %d hits, %d misses, %d entries, %s; %s received from agents\n\n",
+                            reply.cache_hits(), reply.cache_misses(), reply.cache_entries(),
+                            FormatBytes(reply.cache_bytes()),
+                            FormatBytes(reply.uploaded_bytes())));
+  PrintAttachments(out, reply);
+  out.Print("\n");
+  PrintSessions(out, reply);
+  out.Print("\n");
+  PrintGpus(out, reply);
+  return kOk;
+}
+
+int CodeObjects(const Context& context) {
+  v1::ListCodeObjectsReply reply;
+  if (absl::Status s = ControlClient(context.control_socket).ListCodeObjects({}, reply); !s.ok()) {
+    return context.out.Fail(s);
+  }
+  if (context.out.json()) {
+    context.out.Json(reply);
+    return kOk;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::CodeObjectSummary& o : reply.code_objects()) {
+    rows.push_back({o.sha256().substr(0, kShortHash), Printable(o.isa()), FormatBytes(o.size()),
+                    absl::StrCat(o.kernels()), absl::StrCat(o.loads()), VerdictName(o.verdict()),
+                    Printable(o.origin())});
+  }
+  context.out.Table({"OBJECT", "ISA", "SIZE", "KERNELS", "LOADS", "VERDICT", "ORIGIN"}, rows,
+                    {2, 3, 4});
+  context.out.Violations([&] {
+    google::protobuf::RepeatedPtrField<v1::Violation> all;
+    for (const auto& o : reply.code_objects()) all.MergeFrom(o.object_violations());
+    return all;
+  }());
+  return kOk;
+}
+
+int WhyNotAttached(const Context& context, const std::string& kernel,
+                   std::optional<uint64_t> offset) {
+  v1::WhyNotAttachedRequest request;
+  request.set_kernel_glob(kernel);
+  if (offset.has_value()) request.set_kernel_offset(*offset);
+  v1::WhyNotAttachedReply reply;
+  if (absl::Status s = ControlClient(context.control_socket).WhyNotAttached(request, reply);
+      !s.ok()) {
+    return context.out.Fail(s);
+  }
+  if (context.out.json()) {
+    context.out.Json(reply);
+    return kOk;
+  }
+  for (const v1::Decision& decision : reply.decisions()) {
+    context.out.Print(contract::RenderDecision(decision, context.out.render()));
+  }
+  for (const v1::Violation& violation : reply.violations()) {
+    context.out.Print(contract::RenderViolation(violation, context.out.render()));
+  }
+  context.out.Print(absl::StrFormat("%d sites refused, %d attached\n", reply.decisions_size(),
+                                    reply.attached_sites()));
+  return kOk;
+}
+
+int Coverage(const Context& context, const Filter& filter) {
+  v1::GetCoverageRequest request;
+  request.set_attachment_id(filter.attachment);
+  request.set_kernel_glob(filter.kernel);
+  request.set_session_id(filter.session);
+  v1::GetCoverageReply reply;
+  if (absl::Status s = ControlClient(context.control_socket).GetCoverage(request, reply); !s.ok()) {
+    return context.out.Fail(s);
+  }
+  if (context.out.json()) {
+    context.out.Json(reply);
+  } else {
+    PrintCoverage(context.out, reply);
+  }
+  return CoverageExit(reply);
+}
+
+void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summary) {
+  // Loads of the same object, and the same code in several processes, add up.
+  struct Sum {
+    uint64_t count = 0, sites = 0;
+    bool final = true;
+    std::string instruction;
+  };
+  std::map<std::tuple<std::string, std::string, std::string, uint64_t>, Sum> sums;
+  for (const v1::SiteCount& c : reply.counts()) {
+    Sum& sum = sums[{c.attachment_id(), c.probe(), c.location().kernel(),
+                     summary ? 0 : c.location().kernel_offset()}];
+    sum.count += c.count();
+    sum.sites += 1;
+    sum.final = sum.final && c.final();
+    sum.instruction = c.location().instruction();
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [key, sum] : sums) {
+    const auto& [attachment, probe, kernel, offset] = key;
+    rows.push_back({attachment, probe, absl::StrCat(sum.count, sum.final ? "" : "+"),
+                    Printable(contract::Demangle(kernel)),
+                    summary ? absl::StrCat(sum.sites, " sites") : absl::StrFormat("0x%x", offset),
+                    summary ? "" : Printable(sum.instruction)});
+  }
+  if (rows.empty()) {
+    out.Print("No counts.\n");
+  } else {
+    out.Table({"ATTACHMENT", "PROBE", "COUNT", "KERNEL", summary ? "SITES" : "OFFSET",
+               summary ? "" : "INSTRUCTION"},
+              rows, {2, 4});
+  }
+  out.Print("\n");
+  PrintCoverage(out, reply.coverage());
+}
+
+int Report(const Context& context, const Filter& filter) {
+  v1::GetReportRequest request;
+  request.set_attachment_id(filter.attachment);
+  request.set_kernel_glob(filter.kernel);
+  request.set_session_id(filter.session);
+  v1::GetReportReply reply;
+  if (absl::Status s = ControlClient(context.control_socket).GetReport(request, reply); !s.ok()) {
+    return context.out.Fail(s);
+  }
+  if (context.out.json()) {
+    context.out.Json(reply);
+  } else {
+    PrintReport(context.out, reply, filter.summary);
+  }
+  return CoverageExit(reply.coverage());
+}
+
+}  // namespace rjdbi::clients

@@ -1,0 +1,242 @@
+// rjctl: the options of every verb, and nothing else.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "clients/completion.h"
+#include "clients/spec_text.h"
+#include "clients/verbs.h"
+
+namespace rjdbi::clients {
+namespace {
+
+constexpr char kDefaultControlSocket[] = "/run/rjdbid/control.sock";
+
+std::string DefaultSocket() {
+  const char* value = std::getenv("RJDBI_CONTROL_SOCKET");
+  return value != nullptr && *value != '\0' ? value : kDefaultControlSocket;
+}
+
+// Everything that the command line can say.
+struct Arguments {
+  OutputOptions output;
+  std::string format = "table";
+  std::string socket = DefaultSocket();
+  v1::AttachmentSpec spec;
+  std::vector<std::string> ids;
+  bool all = false;
+  std::string kernel, file, hash, sites, id, offset, shell;
+  Filter filter;
+  RunOptions run;
+  AdmitOptions admit;
+  std::function<int(const Context&)> verb;
+};
+
+CLI::App* Verb(CLI::App& app, Arguments& a, const char* name, const char* help,
+               std::function<int(const Context&)> run) {
+  CLI::App* verb = app.add_subcommand(name, help);
+  verb->fallthrough();
+  verb->callback([&a, run = std::move(run)] { a.verb = run; });
+  return verb;
+}
+
+// An option whose value becomes a field of the attachment.
+void SpecOption(CLI::App* verb, Arguments& a, const std::string& key, const std::string& help,
+                const char* type, bool required) {
+  auto* option = verb->add_option_function<std::string>(
+      "--" + key,
+      [&a, key](const std::string& value) {
+        const absl::Status status = SetSpecField(a.spec, key, value);
+        if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
+      },
+      help);
+  option->type_name(type);
+  if (required) option->required();
+}
+
+void AddAttach(CLI::App& app, Arguments& a) {
+  CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels",
+                        [&a](const Context& c) { return Attach(c, a.spec); });
+  SpecOption(verb, a, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
+  SpecOption(verb, a, "sites", "ds_*, global_store*, memory, entry, kernel+0xOFFSET, ...",
+             "SELECTOR", true);
+  SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, sabotage", "NAME", true);
+  SpecOption(verb, a, "process", "Executables, by path or base name", "GLOB", false);
+  SpecOption(verb, a, "owner", "Free text for the status listing", "TEXT", false);
+  verb->add_option_function<std::string>(
+          "-p,--pid",
+          [&a](const std::string& value) {
+            const absl::Status status = SetSpecField(a.spec, "pid", value);
+            if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
+          },
+          "One process and those it starts")
+      ->type_name("PID");
+  for (const BudgetOption& option : BudgetOptions()) {
+    SpecOption(verb, a, option.name, option.help, "N", false);
+  }
+  verb->add_flag_callback(
+      "--allow-sabotage", [&a] { a.spec.set_allow_sabotage(true); },
+      "Consent to wrong results (the daemon has to consent too)");
+}
+
+void AddFilter(CLI::App* verb, Arguments& a) {
+  verb->add_option("--attachment", a.filter.attachment, "Only this attachment")->type_name("ID");
+  verb->add_option("--kernel", a.filter.kernel, "Only these kernels")->type_name("GLOB");
+  verb->add_option("--session", a.filter.session, "Only this session (prefix)")->type_name("ID");
+}
+
+int WhyNot(const Context& context, const Arguments& a) {
+  std::optional<uint64_t> offset;
+  if (!a.offset.empty()) {
+    char* end = nullptr;
+    offset = std::strtoull(a.offset.c_str(), &end, 0);
+    if (*end != '\0') {
+      return context.out.FailUsage(absl::StrCat("'", a.offset, "' is not an offset (0x40, 64)"));
+    }
+  }
+  return WhyNotAttached(context, a.kernel, offset);
+}
+
+int DetachVerb(const Context& context, const Arguments& a) {
+  if (a.ids.empty() == !a.all) {
+    return context.out.FailUsage("detach: give the attachments' ids, or --all");
+  }
+  return Detach(context, a.ids, a.all);
+}
+
+void AddQueries(CLI::App& app, Arguments& a) {
+  CLI::App* verb = Verb(app, a, "detach", "Remove attachments",
+                        [&a](const Context& c) { return DetachVerb(c, a); });
+  verb->add_option("ID", a.ids, "Attachments, as status lists them");
+  verb->add_flag("--all", a.all, "Every attachment");
+
+  Verb(app, a, "status", "Daemon, attachments, processes, GPUs", Status);
+  Verb(app, a, "code-objects", "Code objects that processes have loaded", CodeObjects);
+
+  verb = Verb(app, a, "kernels", "Kernels of a file, or of the objects that rjdbid has seen",
+              [&a](const Context& c) { return Kernels(c, a.file, a.hash, a.kernel); });
+  verb->add_option("FILE", a.file, "Code object");
+  verb->add_option("--object", a.hash, "Only this object (hash prefix)")->type_name("HASH");
+  verb->add_option("--kernel", a.kernel, "Only these kernels")->type_name("GLOB");
+
+  verb = Verb(app, a, "sites", "Instructions and whether they can take a probe",
+              [&a](const Context& c) { return Sites(c, a.file, a.hash, a.kernel, a.sites); });
+  verb->add_option("FILE", a.file, "Code object");
+  verb->add_option("--object", a.hash, "Only this object (hash prefix)")->type_name("HASH");
+  verb->add_option("--kernel", a.kernel, "Only these kernels")->type_name("GLOB");
+  verb->add_option("--sites", a.sites, "Only these instructions")->type_name("SELECTOR");
+
+  verb = Verb(app, a, "why-not-attached", "Why a kernel, or one place in it, has no probe",
+              [&a](const Context& c) { return WhyNot(c, a); });
+  verb->add_option("KERNEL", a.kernel, "Glob")->required();
+  verb->add_option("OFFSET", a.offset, "Bytes from the kernel's start");
+
+  verb = Verb(app, a, "coverage", "How much of what was asked for is in place",
+              [&a](const Context& c) { return Coverage(c, a.filter); });
+  AddFilter(verb, a);
+  verb = Verb(app, a, "report", "Counts, with their coverage",
+              [&a](const Context& c) { return Report(c, a.filter); });
+  AddFilter(verb, a);
+  verb->add_flag("--summary", a.filter.summary, "Sums per kernel (table only)");
+
+  verb = Verb(app, a, "explain", "What a constraint id means",
+              [&a](const Context& c) { return Explain(c, a.id); });
+  verb->add_option("ID", a.id, "Such as RJD-B001")->required();
+}
+
+void AddRunAndAdmit(CLI::App& app, Arguments& a) {
+  constexpr char kSpecHelp[] = "kernel=GLOB,sites=SELECTOR,probe=NAME[,KEY=VALUE...]";
+  CLI::App* verb = Verb(app, a, "run", "Run a program with the agent loaded",
+                        [&a](const Context& c) { return Run(c, a.run); });
+  verb->prefix_command();
+  verb->footer("Usage: rjctl run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
+               "The exit code is the command's (128 + N after signal N).");
+  verb->add_option("--agent", a.run.agent_library, "Agent library")->type_name("FILE");
+  verb->add_option("--agent-socket", a.run.agent_socket, "Where the agent finds rjdbid")
+      ->type_name("PATH");
+  verb->add_option("--attach", a.run.attach, std::string("Attach for this run: ") + kSpecHelp)
+      ->type_name("SPEC")
+      ->expected(1)
+      ->take_all();
+  verb->add_flag("--report", a.run.report, "Print the report when the command has ended");
+
+  verb = Verb(app, a, "admit", "Judge and patch a code object without a daemon",
+              [&a](const Context& c) { return Admit(c, a.admit); });
+  verb->add_option("FILE", a.admit.file, "Code object")->required();
+  verb->add_option("--attach", a.admit.attach, kSpecHelp)
+      ->type_name("SPEC")
+      ->expected(1)
+      ->take_all()
+      ->required();
+  verb->add_option("--output-image", a.admit.image, "Where the patched image goes")
+      ->type_name("FILE");
+  verb->add_flag("--all", a.admit.all_decisions, "List attached sites too (table only)");
+
+  verb = app.add_subcommand("completion", "Print a shell's completion script");
+  verb->fallthrough();
+  verb->add_option("SHELL", a.shell, "bash, zsh, fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  verb->callback([&a, &app] {
+    a.verb = [&a, &app](const Context& c) {
+      c.out.Print(CompletionScript(app, a.shell));
+      return static_cast<int>(kOk);
+    };
+  });
+}
+
+// A parse error, also as JSON when that was asked for.
+int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
+  if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+  OutputOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const std::string next = i + 1 < argc ? argv[i + 1] : "";
+    options.json = options.json || argument == "--output=json" || argument == "-ojson" ||
+                   ((argument == "--output" || argument == "-o") && next == "json");
+  }
+  const Output out(options);
+  const int code = out.FailUsage(e.what());
+  out.Note("help: rjctl --help, rjctl VERB --help");
+  return code;
+}
+
+int Main(int argc, char** argv) {
+  Arguments a;
+  CLI::App app("rjctl asks rjdbid which probes are in the GPU code that processes run.", "rjctl");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("rjctl ") + RJDBI_VERSION);
+  app.add_option("-o,--output", a.format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}));
+  app.add_option("--color", a.output.color, "auto, always, never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_option("--socket", a.socket, "rjdbid's control socket (RJDBI_CONTROL_SOCKET)")
+      ->type_name("PATH");
+  app.footer("Exit codes: 0 ok, 1 internal error, 2 usage, 3 refused or vacuous, "
+             "4 partial coverage, 5 rjdbid unreachable.");
+  AddRunAndAdmit(app, a);
+  AddAttach(app, a);
+  AddQueries(app, a);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return UsageError(app, e, argc, argv);
+  }
+  for (CLI::App* verb : app.get_subcommands()) {
+    if (verb->get_name() == "run") a.run.command = verb->remaining();
+  }
+  a.output.json = a.format == "json";
+  const Output out(a.output);
+  const Context context{out, a.socket};
+  const int code = a.verb(context);
+  return std::fflush(stdout) == 0 ? code : static_cast<int>(kInternal);
+}
+
+}  // namespace
+}  // namespace rjdbi::clients
+
+int main(int argc, char** argv) { return rjdbi::clients::Main(argc, argv); }

@@ -1,0 +1,214 @@
+// Verbs that need no daemon: the same engine, on a file.
+#include <google/protobuf/struct.pb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/spec_text.h"
+#include "clients/verbs.h"
+#include "contract/admission.h"
+#include "contract/catalogue.h"
+#include "contract/demangle.h"
+#include "contract/inspect.h"
+#include "patch/rewrite/trampoline_rewriter.h"
+
+namespace rjdbi::clients {
+namespace {
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
+  std::string bytes(size, '\0');
+  std::ifstream in(path, std::ios::binary);
+  if (!in.read(bytes.data(), static_cast<std::streamsize>(size))) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read"));
+  }
+  return bytes;
+}
+
+absl::Span<const uint8_t> AsBytes(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// What the file is, when it is not a code object but something that holds some.
+std::string WrongKind(const std::string& bytes) {
+  constexpr char kBundle[] = "__CLANG_OFFLOAD_BUNDLE__";
+  constexpr size_t kMachineOffset = 18;
+  if (bytes.compare(0, sizeof(kBundle) - 1, kBundle) == 0) {
+    return "this is an offload bundle: take the code object out with clang-offload-bundler";
+  }
+  if (bytes.compare(0, 4, "\177ELF") == 0 && bytes.size() > kMachineOffset + 1 &&
+      static_cast<unsigned char>(bytes[kMachineOffset]) != 224) {
+    return "this ELF file is for a host processor: give the code object inside it, as "
+           "roc-obj-extract or clang-offload-bundler take it out";
+  }
+  return "";
+}
+
+int PrintKernels(const Context& context, const v1::ListKernelsReply& reply) {
+  const Output& out = context.out;
+  if (out.json()) {
+    out.Json(reply);
+    return kOk;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::KernelSummary& k : reply.kernels()) {
+    rows.push_back({k.code_object_sha256().substr(0, 12), absl::StrCat(k.instructions()),
+                    FormatBytes(k.code_bytes()), absl::StrCat(k.sgpr_count()),
+                    absl::StrCat(k.vgpr_count()), absl::StrCat(k.agpr_count()),
+                    FormatBytes(k.lds_bytes()), FormatBytes(k.scratch_bytes()),
+                    absl::StrCat(k.wavefront_size()), absl::StrCat(k.occupancy_waves()),
+                    Printable(k.demangled())});
+  }
+  out.Table({"OBJECT", "INSTRUCTIONS", "CODE", "SGPR", "VGPR", "AGPR", "LDS", "SCRATCH", "WAVE",
+             "WAVES/SIMD", "KERNEL"},
+            rows, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  return kOk;
+}
+
+int PrintSites(const Context& context, const v1::ListSitesReply& reply) {
+  if (context.out.json()) {
+    context.out.Json(reply);
+    return kOk;
+  }
+  for (const v1::Site& site : reply.sites()) context.out.Print(contract::RenderSite(site));
+  const auto movable = std::count_if(reply.sites().begin(), reply.sites().end(),
+                                     [](const v1::Site& s) { return s.movable(); });
+  context.out.Note(absl::StrFormat("%d sites, %d can take a probe", reply.sites_size(), movable));
+  return kOk;
+}
+
+int RecordExit(const v1::AdmissionRecord& record) {
+  uint64_t requested = 0, done = 0;
+  for (const v1::Coverage& c : record.coverage()) {
+    requested += c.requested();
+    done += c.attached() + c.degraded();
+  }
+  if (record.object_violations_size() > 0 || done == 0) return kRefused;
+  return done == requested ? kOk : kPartial;
+}
+
+absl::Status WriteImage(const std::string& path, const std::vector<uint8_t>& image) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(image.data()),
+             static_cast<std::streamsize>(image.size()));
+  file.close();
+  if (!file) return absl::InternalError(absl::StrCat(path, ": ", std::strerror(errno)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int Kernels(const Context& context, const std::string& file, const std::string& hash,
+            const std::string& kernel) {
+  if (file.empty()) {
+    v1::ListKernelsRequest request;
+    request.set_code_object_sha256(hash);
+    request.set_kernel_glob(kernel);
+    v1::ListKernelsReply reply;
+    const absl::Status s = ControlClient(context.control_socket).ListKernels(request, reply);
+    return s.ok() ? PrintKernels(context, reply) : context.out.Fail(s);
+  }
+  const absl::StatusOr<std::string> bytes = ReadFile(file);
+  if (!bytes.ok()) return context.out.Fail(bytes.status());
+  const auto reply = contract::InspectKernels(AsBytes(*bytes), kernel);
+  if (reply.ok()) return PrintKernels(context, *reply);
+  if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
+  return context.out.Fail(reply.status());
+}
+
+int Sites(const Context& context, const std::string& file, const std::string& hash,
+          const std::string& kernel, const std::string& sites) {
+  if (file.empty()) {
+    v1::ListSitesRequest request;
+    request.set_code_object_sha256(hash);
+    request.set_kernel_glob(kernel);
+    request.set_sites(sites);
+    v1::ListSitesReply reply;
+    const absl::Status s = ControlClient(context.control_socket).ListSites(request, reply);
+    return s.ok() ? PrintSites(context, reply) : context.out.Fail(s);
+  }
+  const absl::StatusOr<std::string> bytes = ReadFile(file);
+  if (!bytes.ok()) return context.out.Fail(bytes.status());
+  const auto reply = contract::InspectSites(AsBytes(*bytes), kernel, sites);
+  if (reply.ok()) return PrintSites(context, *reply);
+  if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
+  if (absl::IsDataLoss(reply.status())) {
+    return context.out.Fail(absl::InvalidArgumentError(reply.status().message()));
+  }
+  return context.out.Fail(reply.status());
+}
+
+int Explain(const Context& context, const std::string& id) {
+  const contract::CatalogueEntry* entry = contract::Find(id);
+  if (entry == nullptr) {
+    return context.out.FailUsage(absl::StrCat("no constraint '", Printable(id), "'; ids look like ",
+                                              "RJD-B001, see rjdbi-reasons(7)"));
+  }
+  if (!context.out.json()) {
+    context.out.Print(contract::RenderEntry(*entry, context.out.render()));
+    return kOk;
+  }
+  google::protobuf::Struct message;
+  auto& fields = *message.mutable_fields();
+  fields["id"].set_string_value(std::string(entry->id));
+  fields["title"].set_string_value(std::string(entry->title));
+  fields["explanation"].set_string_value(std::string(entry->explanation));
+  fields["nextStep"].set_string_value(std::string(entry->next_step));
+  context.out.Json(message);
+  return kOk;
+}
+
+int Admit(const Context& context, const AdmitOptions& options) {
+  contract::Policy policy = contract::DefaultPolicy();
+  std::vector<v1::Attachment> attachments;
+  for (const std::string& text : options.attach) {
+    const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text);
+    if (!spec.ok()) return context.out.Fail(spec.status());
+    // On a file there is nobody to harm: the attachment's own consent is enough.
+    policy.allow_sabotage = policy.allow_sabotage || spec->allow_sabotage();
+    v1::Attachment& attachment = attachments.emplace_back();
+    attachment.set_id(absl::StrCat("a", attachments.size()));
+    *attachment.mutable_spec() = *spec;
+  }
+  v1::AttachReply refused;
+  for (const v1::Attachment& attachment : attachments) {
+    for (auto& violation : contract::CheckSpec(attachment.spec(), policy)) {
+      *refused.add_violations() = std::move(violation);
+    }
+  }
+  if (refused.violations_size() > 0) {
+    if (context.out.json()) context.out.Json(refused);
+    context.out.Violations(refused.violations());
+    return kRefused;
+  }
+  const absl::StatusOr<std::string> bytes = ReadFile(options.file);
+  if (!bytes.ok()) return context.out.Fail(bytes.status());
+  const auto rewriter = patch::MakeTrampolineRewriter();
+  const contract::Admission admission =
+      contract::Admit(AsBytes(*bytes), attachments, policy, *rewriter);
+  if (!options.image.empty() && !admission.patched.empty()) {
+    if (absl::Status s = WriteImage(options.image, admission.patched); !s.ok()) {
+      return context.out.Fail(s);
+    }
+    context.out.Note(absl::StrFormat(
+        "wrote %s (%d bytes; %d words are for the loader to fill in)", options.image,
+        admission.patched.size(), admission.fixups.size()));
+  }
+  if (context.out.json()) {
+    context.out.Json(admission.record);
+  } else {
+    context.out.Print(contract::RenderRecord(admission.record, !options.all_decisions,
+                                             context.out.render()));
+  }
+  if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
+  return RecordExit(admission.record);
+}
+
+}  // namespace rjdbi::clients

@@ -1,0 +1,151 @@
+#include "clients/output.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "google/protobuf/struct.pb.h"
+
+namespace rjdbi::clients {
+namespace {
+
+bool WantColour(const std::string& mode, int fd) {
+  if (mode != "auto") return mode == "always";
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string(term) == "dumb";
+  return (no_color == nullptr || *no_color == '\0') && !dumb && isatty(fd) != 0;
+}
+
+// Columns of a terminal that UTF-8 text takes, one per code point.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string Row(const std::vector<std::string>& cells, const std::vector<size_t>& widths,
+                const std::vector<size_t>& right) {
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::string padding(widths[i] - Width(cells[i]), ' ');
+    const bool to_right = std::find(right.begin(), right.end(), i) != right.end();
+    absl::StrAppend(&line, i == 0 ? "" : "  ", to_right ? padding + cells[i] : cells[i] + padding);
+  }
+  absl::StripTrailingAsciiWhitespace(&line);
+  return line + "\n";
+}
+
+}  // namespace
+
+Output::Output(const OutputOptions& options)
+    : options_(options),
+      out_colour_(WantColour(options.color, 1)),
+      err_colour_(WantColour(options.color, 2)) {}
+
+void Output::Print(const std::string& text) const {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void Output::Note(const std::string& text) const {
+  if (!options_.json) std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+void Output::Json(const google::protobuf::Message& message) const {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
+  Print(text);
+}
+
+int Output::Fail(const absl::Status& status) const {
+  int code = kInternal;
+  if (absl::IsUnavailable(status)) code = kUnreachable;
+  if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) code = kUsage;
+  const std::string message(status.message());
+  if (options_.json) {
+    google::protobuf::Struct error;
+    auto& fields = *(*error.mutable_fields())["error"].mutable_struct_value()->mutable_fields();
+    fields["code"].set_string_value(absl::StatusCodeToString(status.code()));
+    fields["exitCode"].set_number_value(code);
+    fields["message"].set_string_value(message);
+    Json(error);
+  }
+  const char* red = err_colour_ ? "\033[1;31m" : "";
+  std::fprintf(stderr, "%serror%s: %s\n", red, err_colour_ ? "\033[0m" : "", message.c_str());
+  if (code == kUnreachable) {
+    std::fprintf(stderr, "help: start rjdbid, or name its socket with --socket\n");
+  }
+  return code;
+}
+
+int Output::FailUsage(const std::string& message) const {
+  return Fail(absl::InvalidArgumentError(message));
+}
+
+void Output::Violations(
+    const google::protobuf::RepeatedPtrField<v1::Violation>& violations) const {
+  for (const v1::Violation& violation : violations) {
+    const std::string text = contract::RenderViolation(violation, render_error());
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+}
+
+void Output::Table(const std::vector<std::string>& header,
+                   const std::vector<std::vector<std::string>>& rows,
+                   const std::vector<size_t>& right) const {
+  std::vector<size_t> widths(header.size());
+  for (size_t i = 0; i < header.size(); ++i) widths[i] = Width(header[i]);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  Print(Bold(Row(header, widths, right)));
+  for (const auto& row : rows) Print(Row(row, widths, right));
+}
+
+std::string Output::Bold(const std::string& text) const {
+  if (!out_colour_) return text;
+  const size_t end = text.find_last_not_of('\n') + 1;
+  return absl::StrCat("\033[1m", text.substr(0, end), "\033[0m", text.substr(end));
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrFormat("%d B", bytes)
+                   : absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string FormatTime(int64_t unix_ns) {
+  if (unix_ns == 0) return "-";
+  const time_t seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
+  tm local = {};
+  localtime_r(&seconds, &local);
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+  return text;
+}
+
+std::string Printable(const std::string& text) {
+  std::string out = text;
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return out;
+}
+
+}  // namespace rjdbi::clients

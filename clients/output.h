@@ -1,0 +1,66 @@
+// How rjctl speaks: data on standard output as a table or as the protos' JSON,
+// everything else on standard error.
+#ifndef CLIENTS_OUTPUT_H_
+#define CLIENTS_OUTPUT_H_
+
+#include <google/protobuf/message.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "contract/render.h"
+
+namespace rjdbi::clients {
+
+// Exit codes; see rjctl(1).
+enum ExitCode {
+  kOk = 0,
+  kInternal = 1,
+  kUsage = 2,
+  kRefused = 3,
+  kPartial = 4,
+  kUnreachable = 5,
+};
+
+struct OutputOptions {
+  bool json = false;
+  std::string color = "auto";  // always, never
+};
+
+class Output {
+ public:
+  explicit Output(const OutputOptions& options);
+
+  bool json() const { return options_.json; }
+  contract::RenderOptions render() const { return {out_colour_}; }
+  contract::RenderOptions render_error() const { return {err_colour_}; }
+
+  void Print(const std::string& text) const;       // data
+  void Note(const std::string& text) const;        // one line for people; silent in JSON mode
+  void Json(const google::protobuf::Message& message) const;  // one whole object
+  // "error: ..." (JSON mode: {"error": {...}} on standard output); the exit code.
+  int Fail(const absl::Status& status) const;
+  int FailUsage(const std::string& message) const;
+  // Violations that refuse a request, in the style of a compiler.
+  void Violations(const google::protobuf::RepeatedPtrField<v1::Violation>& violations) const;
+
+  // Aligned columns; `right` holds the indices of numeric columns.
+  void Table(const std::vector<std::string>& header,
+             const std::vector<std::vector<std::string>>& rows,
+             const std::vector<size_t>& right = {}) const;
+  std::string Bold(const std::string& text) const;
+
+ private:
+  const OutputOptions options_;
+  bool out_colour_ = false, err_colour_ = false;
+};
+
+std::string FormatBytes(uint64_t bytes);        // "1.5 MiB"
+std::string FormatTime(int64_t unix_ns);        // "2024-05-01 12:00:00", "-" for 0
+std::string Printable(const std::string& text); // control characters replaced
+
+}  // namespace rjdbi::clients
+
+#endif  // CLIENTS_OUTPUT_H_

@@ -1,0 +1,249 @@
+// `rjctl run`: a program with the agent loaded, attachments for as long as it
+// runs, and its own exit code as ours.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "clients/spec_text.h"
+#include "clients/verbs.h"
+
+namespace rjdbi::clients {
+namespace {
+
+constexpr char kAgentName[] = "librjdbi-agent.so";
+constexpr char kDefaultAgentSocket[] = "/run/rjdbid/agent.sock";
+constexpr int kCannotRun = 126, kNotFound = 127, kSignalBase = 128;  // as shells have it
+
+pid_t child_pid = 0;  // for the signal handler
+
+void ForwardSignal(int signal) { kill(child_pid, signal); }
+
+std::string EnvOr(const char* name, const std::string& fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : fallback;
+}
+
+absl::StatusOr<std::string> FindAgent(const std::string& given) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> places;
+  if (!given.empty()) {
+    places = {given};
+  } else {
+    const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+    places = {here / "../agent" / kAgentName,                          // build tree
+              here / ".." / RJDBI_RELATIVE_LIBDIR / "rjdbi" / kAgentName,  // relocated install
+              fs::path(RJDBI_FULL_LIBDIR) / "rjdbi" / kAgentName};
+  }
+  for (const fs::path& place : places) {
+    if (fs::exists(place, error)) return fs::weakly_canonical(place, error).string();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the agent library was not found (looked for ", places.back().string(),
+                   "); name it with --agent"));
+}
+
+// `value` added to a list in the environment, unless it is in there already.
+void AddToList(const char* name, const std::string& value, char separator, bool first) {
+  const std::string old = EnvOr(name, "");
+  const std::string sep(1, separator);
+  if (absl::StrCat(sep, old, sep).find(absl::StrCat(sep, value, sep)) != std::string::npos) return;
+  const std::string joined = old.empty() ? value
+                             : first     ? absl::StrCat(value, sep, old)
+                                         : absl::StrCat(old, sep, value);
+  setenv(name, joined.c_str(), 1);
+}
+
+void SetEnvironment(const std::string& agent, const std::string& agent_socket) {
+  AddToList("LD_PRELOAD", agent, ':', true);
+  AddToList("HSA_TOOLS_LIB", agent, ' ', false);
+  // Newer ROCm ignores HSA_TOOLS_LIB once another tool has registered, unless
+  // this is set; older ROCm does not know it.
+  setenv("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1", 0);
+  if (!agent_socket.empty()) setenv("RJDBI_SOCKET", agent_socket.c_str(), 1);
+}
+
+bool Answers(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool ok =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return ok;
+}
+
+// Waits for the starting byte, then becomes the command. Nothing of gRPC has
+// been touched before the fork.
+[[noreturn]] void BecomeCommand(int start_fd, const RunOptions& options, const std::string& agent) {
+  char byte = 0;
+  if (read(start_fd, &byte, 1) != 1) _exit(kInternal);
+  SetEnvironment(agent, options.agent_socket);
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  std::fprintf(stderr, "error: %s: %s\n", arguments[0], std::strerror(error));
+  _exit(error == ENOENT ? kNotFound : kCannotRun);
+}
+
+// Attachments that live as long as the run.
+class RunAttachments {
+ public:
+  RunAttachments(const Context& context, ControlClient& client)
+      : context_(context), client_(client) {}
+  ~RunAttachments() {
+    for (const std::string& id : ids_) {
+      v1::DetachRequest request;
+      request.set_attachment_id(id);
+      v1::DetachReply reply;
+      if (absl::Status s = client_.Detach(request, reply); !s.ok()) context_.out.Fail(s);
+    }
+  }
+  int Add(const v1::AttachmentSpec& spec) {
+    v1::AttachRequest request;
+    *request.mutable_spec() = spec;
+    v1::AttachReply reply;
+    if (absl::Status s = client_.Attach(request, reply); !s.ok()) return context_.out.Fail(s);
+    context_.out.Violations(reply.violations());
+    if (reply.violations_size() > 0) return kRefused;
+    ids_.push_back(reply.attachment().id());
+    return kOk;
+  }
+  const std::vector<std::string>& ids() const { return ids_; }
+
+ private:
+  const Context& context_;
+  ControlClient& client_;
+  std::vector<std::string> ids_;
+};
+
+int WaitForChild() {
+  int status = 0;
+  while (waitpid(child_pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
+}
+
+// The run's own attachments, or, without any, everything of the process.
+absl::Status GetReports(ControlClient& client, const std::vector<std::string>& ids,
+                        v1::GetReportReply& merged) {
+  std::vector<v1::GetReportRequest> requests;
+  for (const std::string& id : ids) requests.emplace_back().set_attachment_id(id);
+  if (ids.empty()) {
+    v1::GetStatusReply status;
+    if (absl::Status s = client.GetStatus({}, status); !s.ok()) return s;
+    for (const v1::Session& session : status.sessions()) {
+      if (session.pid() == static_cast<uint32_t>(child_pid)) {
+        requests.emplace_back().set_session_id(session.id());
+      }
+    }
+  }
+  for (const v1::GetReportRequest& request : requests) {
+    v1::GetReportReply reply;
+    if (absl::Status s = client.GetReport(request, reply); !s.ok()) return s;
+    // Gaps belong to processes: each reply repeats them.
+    if (merged.counts_size() > 0 || merged.has_coverage()) reply.mutable_coverage()->clear_gaps();
+    v1::Coverage total = merged.coverage().total();
+    total.set_requested(total.requested() + reply.coverage().total().requested());
+    total.set_attached(total.attached() + reply.coverage().total().attached());
+    total.set_degraded(total.degraded() + reply.coverage().total().degraded());
+    total.set_not_selected(total.not_selected() + reply.coverage().total().not_selected());
+    total.mutable_refused()->MergeFrom(reply.coverage().total().refused());
+    merged.MergeFrom(reply);
+    *merged.mutable_coverage()->mutable_total() = total;
+  }
+  return absl::OkStatus();
+}
+
+int Supervise(const Context& context, const RunOptions& options,
+              const std::vector<v1::AttachmentSpec>& specs, int start_fd) {
+  ControlClient client(context.control_socket);
+  RunAttachments attachments(context, client);
+  for (v1::AttachmentSpec spec : specs) {
+    spec.set_pid(static_cast<uint32_t>(child_pid));
+    if (const int code = attachments.Add(spec); code != kOk) {
+      close(start_fd);  // the child ends without having become the command
+      WaitForChild();
+      return code;
+    }
+  }
+  if (write(start_fd, "x", 1) != 1) return kInternal;
+  close(start_fd);
+  const int code = WaitForChild();
+  if (options.report) {
+    v1::GetReportReply reply;
+    if (absl::Status s = GetReports(client, attachments.ids(), reply); !s.ok()) {
+      context.out.Fail(s);
+    } else if (context.out.json()) {
+      context.out.Json(reply);
+    } else {
+      PrintReport(context.out, reply, false);
+    }
+  }
+  return code;
+}
+
+}  // namespace
+
+int Run(const Context& context, const RunOptions& given) {
+  RunOptions options = given;
+  if (!options.command.empty() && options.command.front() == "--") {
+    options.command.erase(options.command.begin());
+  }
+  if (options.command.empty()) return context.out.FailUsage("run: which command?");
+  const absl::StatusOr<std::string> agent = FindAgent(options.agent_library);
+  if (!agent.ok()) return context.out.Fail(agent.status());
+  if (agent->find_first_of(" :") != std::string::npos) {
+    return context.out.FailUsage(
+        absl::StrCat(*agent, ": LD_PRELOAD cannot name a path with blanks or colons"));
+  }
+  std::vector<v1::AttachmentSpec> specs;
+  for (const std::string& text : options.attach) {
+    const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text);
+    if (!spec.ok()) return context.out.Fail(spec.status());
+    specs.push_back(*spec);
+  }
+  const std::string socket =
+      options.agent_socket.empty() ? EnvOr("RJDBI_SOCKET", kDefaultAgentSocket)
+                                   : options.agent_socket;
+  if (!Answers(socket)) {
+    context.out.Note(absl::StrCat("warning: no rjdbid answers on ", socket,
+                                  "; the program runs unobserved"));
+  }
+  int pipe_fds[2] = {-1, -1};
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return kInternal;
+  std::fflush(nullptr);
+  child_pid = fork();
+  if (child_pid < 0) {
+    return context.out.Fail(absl::InternalError(absl::StrCat("fork: ", std::strerror(errno))));
+  }
+  if (child_pid == 0) {
+    close(pipe_fds[1]);
+    BecomeCommand(pipe_fds[0], options, *agent);
+  }
+  close(pipe_fds[0]);
+  // The terminal sends these to the program too; others are passed on.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGQUIT, SIG_IGN);
+  signal(SIGTERM, ForwardSignal);
+  signal(SIGHUP, ForwardSignal);
+  return Supervise(context, options, specs, pipe_fds[1]);
+}
+
+}  // namespace rjdbi::clients

@@ -1,0 +1,109 @@
+#include "clients/spec_text.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace rjdbi::clients {
+namespace {
+
+constexpr BudgetOption kBudgetOptions[] = {
+    {"max-sgpr-delta", "max_sgpr_delta", "Scalar registers a kernel may grow by"},
+    {"max-vgpr-delta", "max_vgpr_delta", "Vector registers a kernel may grow by, per lane"},
+    {"max-injected-instructions", "max_injected_instructions_per_event",
+     "Instructions executed per event"},
+    {"max-telemetry-bytes-per-second", "max_telemetry_bytes_per_second",
+     "Estimated counter traffic"},
+    {"expected-events-per-second", "expected_events_per_second",
+     "Events of one site, for that estimate"},
+    {"max-code-growth-bytes", "max_code_growth_bytes", "Growth of a code object"},
+};
+
+absl::Status BadNumber(const std::string& key, const std::string& value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": expected a whole number of 0 or more, found '", value, "'"));
+}
+
+absl::Status SetBudget(v1::Budget& budget, const BudgetOption& option, const std::string& value) {
+  const auto* field = v1::Budget::descriptor()->FindFieldByName(option.field);
+  const auto* reflection = budget.GetReflection();
+  if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_UINT64) {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(value, &number)) return BadNumber(option.name, value);
+    reflection->SetUInt64(&budget, field, number);
+  } else {
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(value, &number)) return BadNumber(option.name, value);
+    reflection->SetUInt32(&budget, field, number);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Span<const BudgetOption> BudgetOptions() { return kBudgetOptions; }
+
+absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
+                          const std::string& value) {
+  static const std::map<std::string, std::function<void(v1::AttachmentSpec&, const std::string&)>>
+      kTexts = {
+          {"kernel", [](auto& s, const auto& v) { s.set_kernel_glob(v); }},
+          {"sites", [](auto& s, const auto& v) { s.set_sites(v); }},
+          {"probe", [](auto& s, const auto& v) { s.set_probe(v); }},
+          {"process", [](auto& s, const auto& v) { s.set_process_glob(v); }},
+          {"owner", [](auto& s, const auto& v) { s.set_owner(v); }},
+      };
+  if (const auto text = kTexts.find(key); text != kTexts.end()) {
+    text->second(spec, value);
+    return absl::OkStatus();
+  }
+  for (const BudgetOption& option : kBudgetOptions) {
+    if (key == option.name) return SetBudget(*spec.mutable_budget(), option, value);
+  }
+  if (key == "pid") {
+    uint32_t pid = 0;
+    if (!absl::SimpleAtoi(value, &pid) || pid == 0) return BadNumber(key, value);
+    spec.set_pid(pid);
+    return absl::OkStatus();
+  }
+  if (key == "allow-sabotage") {
+    if (value != "true" && value != "false") {
+      return absl::InvalidArgumentError("allow-sabotage: expected true or false");
+    }
+    spec.set_allow_sabotage(value == "true");
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown key '", key, "' in an attachment"));
+}
+
+absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (absl::string_view piece : absl::StrSplit(text, ',')) {
+    const size_t equals = piece.find('=');
+    if (equals == absl::string_view::npos && !parts.empty()) {
+      absl::StrAppend(&parts.back().second, ",", piece);
+    } else if (equals == absl::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("expected kernel=...,sites=...,probe=...; "
+                                                     "found '", piece, "'"));
+    } else {
+      parts.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
+    }
+  }
+  v1::AttachmentSpec spec;
+  for (const auto& [key, value] : parts) {
+    if (absl::Status status = SetSpecField(spec, key, value); !status.ok()) return status;
+  }
+  for (const auto& [key, value] : {std::pair{"kernel", spec.kernel_glob()},
+                                   std::pair{"sites", spec.sites()},
+                                   std::pair{"probe", spec.probe()}}) {
+    if (value.empty()) return absl::InvalidArgumentError(absl::StrCat(key, "= is missing"));
+  }
+  return spec;
+}
+
+}  // namespace rjdbi::clients

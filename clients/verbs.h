@@ -1,0 +1,63 @@
+// rjctl's verbs: each gets its options and gives an exit code.
+#ifndef CLIENTS_VERBS_H_
+#define CLIENTS_VERBS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "clients/control_client.h"
+#include "clients/output.h"
+#include "rjdbi/v1/contract.pb.h"
+#include "rjdbi/v1/control.pb.h"
+
+namespace rjdbi::clients {
+
+struct Context {
+  const Output& out;
+  std::string control_socket;
+};
+
+struct Filter {
+  std::string attachment, kernel, session;
+  bool summary = false;  // report: sums per kernel instead of every site
+};
+
+struct RunOptions {
+  std::string agent_library, agent_socket;
+  std::vector<std::string> attach;
+  bool report = false;
+  std::vector<std::string> command;
+};
+
+struct AdmitOptions {
+  std::string file, image;
+  std::vector<std::string> attach;
+  bool all_decisions = false;
+};
+
+int Attach(const Context& context, const v1::AttachmentSpec& spec);
+int Detach(const Context& context, const std::vector<std::string>& ids, bool all);
+int Status(const Context& context);
+int CodeObjects(const Context& context);
+int WhyNotAttached(const Context& context, const std::string& kernel,
+                   std::optional<uint64_t> offset);
+int Coverage(const Context& context, const Filter& filter);
+int Report(const Context& context, const Filter& filter);
+// file "": ask the daemon.
+int Kernels(const Context& context, const std::string& file, const std::string& hash,
+            const std::string& kernel);
+int Sites(const Context& context, const std::string& file, const std::string& hash,
+          const std::string& kernel, const std::string& sites);
+int Explain(const Context& context, const std::string& id);
+int Admit(const Context& context, const AdmitOptions& options);
+int Run(const Context& context, const RunOptions& options);
+
+// 0, 3 or 4: see rjctl(1).
+int CoverageExit(const v1::GetCoverageReply& reply);
+void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summary);
+
+}  // namespace rjdbi::clients
+
+#endif  // CLIENTS_VERBS_H_

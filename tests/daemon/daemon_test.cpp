@@ -1,0 +1,507 @@
+// rjdbid as its peers see it: a real process, real sockets, the true protocol.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/daemon/harness.h"
+
+extern char** environ;
+
+namespace rjdbi::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Admission, PatchesOnceAndThenAnswersFromTheHash) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  ASSERT_EQ(daemon.Attach("*", "global_store*", "count-waves").attachment().id(), "a1");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  EXPECT_EQ(agent.report_interval_ms, 100u);
+  const std::string object = CodeObject();
+
+  const Agent::Answer first = agent.Admit(object, 1);
+  ASSERT_TRUE(first.status.ok()) << first.status;
+  EXPECT_EQ(first.sent, object.size());
+  ASSERT_EQ(first.decision.verdict(), v1::PATCHED) << first.decision.summary();
+  EXPECT_EQ(first.image.size(), first.decision.patched_size());
+  EXPECT_EQ(Sha256(first.image), first.decision.patched_sha256());
+  EXPECT_GT(first.decision.counter_count(), 0u);
+  EXPECT_GT(first.decision.fixups_size(), 0);
+  for (const v1::Fixup& fixup : first.decision.fixups()) {
+    EXPECT_LE(fixup.file_offset() + 4, first.image.size());
+    EXPECT_LT(fixup.addend(), 8u * first.decision.counter_count());
+  }
+
+  const Agent::Answer second = agent.Admit(object, 2);
+  EXPECT_EQ(second.sent, 0u);
+  EXPECT_EQ(second.image, first.image);
+  EXPECT_EQ(daemon.Status().uploaded_bytes(), object.size());
+  EXPECT_EQ(daemon.Status().cache_hits(), 1u);
+}
+
+TEST(Admission, AsksNothingOfAProcessThatNobodyWants) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Agent::Answer answer = agent.Admit(CodeObject());
+  ASSERT_TRUE(answer.status.ok());
+  EXPECT_EQ(answer.sent, 0u);
+  EXPECT_EQ(answer.decision.verdict(), v1::ORIGINAL_NOT_SELECTED);
+}
+
+TEST(Admission, AKnownObjectIsNeverSentAgainForANewAttachment) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("no_such_kernel", "*", "nop");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string object = CodeObject();
+  const Agent::Answer first = agent.Admit(object, 1);
+  EXPECT_EQ(first.decision.verdict(), v1::ORIGINAL_NOT_SELECTED);
+  EXPECT_EQ(first.sent, object.size());
+  daemon.Attach("no_such_kernel_either", "*", "nop");
+  EXPECT_EQ(agent.Admit(object, 2).sent, 0u);
+  daemon.Attach("lds_sum", "ds_*", "count-lanes");
+  const Agent::Answer third = agent.Admit(object, 3);
+  EXPECT_EQ(third.sent, 0u);
+  EXPECT_EQ(third.decision.verdict(), v1::PATCHED);
+}
+
+TEST(Admission, RestartKeepsAttachmentsAndDecisions) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  daemon.Attach("*", "ds_*", "count-lanes");
+  ASSERT_TRUE(daemon.Detach("a1").ok());
+  const std::string object = CodeObject();
+  std::string image;
+  {
+    Agent agent(daemon.agent_socket());
+    ASSERT_TRUE(agent.Open().ok());
+    image = agent.Admit(object).image;
+    ASSERT_FALSE(image.empty());
+  }
+  EXPECT_EQ(daemon.Stop(SIGTERM), 0);
+  EXPECT_FALSE(std::filesystem::exists(daemon.agent_socket()));
+  EXPECT_FALSE(std::filesystem::exists(daemon.control_socket()));
+
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  ASSERT_EQ(daemon.Status().attachments_size(), 1);
+  EXPECT_EQ(daemon.Status().attachments(0).id(), "a2");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Agent::Answer answer = agent.Admit(object);
+  EXPECT_EQ(answer.sent, 0u);
+  EXPECT_EQ(answer.image, image);
+  // Ids are not given twice.
+  EXPECT_EQ(daemon.Attach("*", "ds_*", "nop").attachment().id(), "a3");
+}
+
+TEST(Admission, CorruptedCacheEntriesAreDropped) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string object = CodeObject();
+  const std::string image = agent.Admit(object, 1).image;
+  for (const char* kind : {"decision-", "object-"}) {
+    const std::vector<std::string> files = daemon.CacheFiles(kind);
+    ASSERT_EQ(files.size(), 1u) << kind;
+    std::string bytes = ReadFile(files[0]);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x20);
+    WriteFile(files[0], bytes);
+  }
+  const Agent::Answer again = agent.Admit(object, 2);
+  EXPECT_EQ(again.sent, object.size()) << "a damaged object must not be used";
+  EXPECT_EQ(again.image, image);
+  EXPECT_THAT(daemon.log(), HasSubstr("failed verification"));
+}
+
+TEST(Admission, SurvivesSigkillInTheMiddle) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  {
+    Agent agent(daemon.agent_socket());
+    ASSERT_TRUE(agent.Open().ok());
+    agent.BeginAdmission(CodeObject());
+    EXPECT_EQ(daemon.Stop(SIGKILL), 128 + SIGKILL);
+  }
+  ASSERT_TRUE(std::filesystem::exists(daemon.agent_socket())) << "the stale socket is the point";
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  EXPECT_EQ(agent.Admit(CodeObject()).decision.verdict(), v1::PATCHED);
+}
+
+TEST(Admission, StopsOrderlyInTheMiddleOfAnUpload) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  agent.BeginAdmission(CodeObject());
+  EXPECT_EQ(daemon.Stop(SIGTERM), 0) << daemon.log();
+}
+
+struct Lie {
+  const char* name;
+  std::function<void(v1::ObjectHeader&)> change;
+  absl::StatusCode expected;
+};
+
+TEST(Hostile, LiesAboutTheObjectAreCaught) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Lie lies[] = {
+      {"another hash", [](auto& h) { h.set_sha256(std::string(32, 'x')); },
+       absl::StatusCode::kInvalidArgument},
+      {"a short hash", [](auto& h) { h.set_sha256("x"); }, absl::StatusCode::kInvalidArgument},
+      {"fewer bytes", [](auto& h) { h.set_size(100); }, absl::StatusCode::kInvalidArgument},
+      {"more bytes", [](auto& h) { h.set_size(h.size() + 1); },
+       absl::StatusCode::kInvalidArgument},
+      {"unknown session", [](auto& h) { h.set_session_id(std::string(16, 'x')); },
+       absl::StatusCode::kNotFound},
+      {"empty session", [](auto& h) { h.clear_session_id(); }, absl::StatusCode::kNotFound},
+  };
+  for (const Lie& lie : lies) {
+    v1::ObjectHeader header = agent.HeaderFor(CodeObject());
+    lie.change(header);
+    EXPECT_EQ(agent.Admit(header, CodeObject()).status.code(), lie.expected) << lie.name;
+  }
+  EXPECT_EQ(agent.Admit(CodeObject()).decision.verdict(), v1::PATCHED) << "and the truth works";
+}
+
+TEST(Hostile, TooLargeIsAVerdictWithoutUpload) {
+  Daemon daemon("limits: {max_code_object_bytes: 1KiB}\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Agent::Answer answer = agent.Admit(CodeObject());
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.sent, 0u);
+  EXPECT_EQ(answer.decision.verdict(), v1::ORIGINAL_REFUSED);
+  EXPECT_THAT(answer.decision.summary(), HasSubstr("RJD-O002"));
+}
+
+TEST(Hostile, GarbageIsRefusedNotFatal) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string object = CodeObject();
+  std::string flipped = object;
+  for (size_t i = 40; i < flipped.size(); i += 97) flipped[i] = static_cast<char>(~flipped[i]);
+  const std::pair<const char*, std::string> kInputs[] = {
+      {"empty", ""},
+      {"text", std::string(5000, 'a')},
+      {"host ELF", ReadFile("/proc/self/exe").substr(0, 200000)},
+      {"truncated", object.substr(0, object.size() / 2)},
+      {"header only", object.substr(0, 64)},
+      {"corrupted", flipped}};
+  uint64_t load = 1;
+  for (const auto& [name, bytes] : kInputs) {
+    const Agent::Answer answer = agent.Admit(bytes, load++);
+    ASSERT_TRUE(answer.status.ok()) << name << ": " << answer.status;
+    EXPECT_EQ(answer.decision.verdict(), v1::ORIGINAL_REFUSED) << name;
+    EXPECT_TRUE(answer.image.empty()) << name;
+    EXPECT_THAT(answer.decision.summary(), HasSubstr("RJD-")) << name;
+  }
+  EXPECT_EQ(agent.Admit(object, load).decision.verdict(), v1::PATCHED);
+}
+
+TEST(Hostile, AStalledUploaderIsGivenUpAndDelaysNobody) {
+  Daemon daemon("limits: {upload_stall_ms: 300, max_upload_bytes_in_flight: 8KiB}\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent slow(daemon.agent_socket()), quick(daemon.agent_socket());
+  ASSERT_TRUE(slow.Open().ok());
+  ASSERT_TRUE(quick.Open().ok());
+  Agent::Answer stalled;
+  std::thread waiting([&] {
+    stalled = slow.Admit(slow.HeaderFor(CodeObject()), CodeObject(), true);
+  });
+  EXPECT_EQ(quick.Admit(CodeObject()).decision.verdict(), v1::PATCHED);
+  waiting.join();
+  EXPECT_EQ(stalled.status.code(), absl::StatusCode::kDeadlineExceeded) << stalled.status;
+}
+
+TEST(Sessions, ThePidMustBeThePeers) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  EXPECT_EQ(agent.Open(1).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(daemon.Status().sessions_size(), 1);
+  EXPECT_EQ(daemon.Status().sessions(0).pid(), static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(daemon.Status().sessions(0).uid(), getuid());
+  EXPECT_TRUE(agent.Close().ok());
+  EXPECT_TRUE(daemon.Status().sessions(0).closed_cleanly());
+  EXPECT_EQ(agent.Close().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(Sessions, AreLimited) {
+  Daemon daemon("limits: {max_sessions: 2}\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agents[] = {Agent(daemon.agent_socket()), Agent(daemon.agent_socket()),
+                    Agent(daemon.agent_socket())};
+  EXPECT_TRUE(agents[0].Open().ok());
+  EXPECT_TRUE(agents[1].Open().ok());
+  EXPECT_EQ(agents[2].Open().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(agents[0].Close().ok());
+  EXPECT_TRUE(agents[2].Open().ok());
+}
+
+TEST(Sessions, AKilledProcessIsNoticed) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  const ProgramResult child = RunProgram({"/proc/self/exe"}, {"TEST_DIE_WITH_SESSION_ON=" +
+                                                              daemon.agent_socket()});
+  ASSERT_EQ(child.exit_code, 42) << child.err;
+  EXPECT_TRUE(Eventually([&] { return daemon.Status().sessions(0).closed_unix_ns() != 0; }));
+  EXPECT_FALSE(daemon.Status().sessions(0).closed_cleanly());
+}
+
+TEST(Reports, TheLatestCountersAndTheGaps) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Agent::Answer answer = agent.Admit(CodeObject(), 7);
+  ASSERT_EQ(answer.decision.counter_count(), 1u);
+
+  const auto report = [&](uint64_t sequence, uint64_t count, bool final) {
+    v1::ReportRequest request;
+    request.set_session_id(agent.session_id);
+    v1::LoadCounters* load = request.add_loads();
+    load->set_load_id(7);
+    load->set_sequence(sequence);
+    load->add_counters(count);
+    load->set_final(final);
+    return agent.Report(request);
+  };
+  EXPECT_TRUE(report(1, 10, false).ok());
+  EXPECT_TRUE(report(3, 30, false).ok());
+  EXPECT_TRUE(report(2, 20, false).ok());  // overtaken
+  ASSERT_EQ(daemon.Report().counts_size(), 1);
+  EXPECT_EQ(daemon.Report().counts(0).count(), 30u);
+  EXPECT_FALSE(daemon.Report().counts(0).final());
+  EXPECT_EQ(daemon.Report().counts(0).attachment_id(), "a1");
+  EXPECT_EQ(daemon.Report().counts(0).probe(), "count-waves");
+  EXPECT_EQ(daemon.Report().counts(0).location().kernel(), "add_one");
+
+  v1::ReportRequest gaps;
+  gaps.set_session_id(agent.session_id);
+  gaps.add_gaps()->set_kind(v1::GAP_DEADLINE_EXCEEDED);
+  EXPECT_TRUE(agent.Report(gaps).ok());
+  EXPECT_TRUE(report(4, 40, true).ok());
+  EXPECT_TRUE(daemon.Detach("a1").ok());
+  const v1::GetReportReply last = daemon.Report();
+  EXPECT_EQ(last.counts(0).count(), 40u);
+  EXPECT_TRUE(last.counts(0).final());
+  EXPECT_EQ(last.coverage().gaps_size(), 1);
+  EXPECT_EQ(last.coverage().total().requested(), 1u);
+  EXPECT_EQ(last.coverage().total().attached() + last.coverage().total().degraded(), 1u);
+
+  gaps.clear_gaps();
+  gaps.add_loads()->set_load_id(99);
+  EXPECT_EQ(agent.Report(gaps).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Load, SixtyFourAgentsAtOnce) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "memory", "count-waves");
+  constexpr int kAgents = 64;
+  std::vector<std::string> images(kAgents), errors(kAgents);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kAgents; ++i) {
+    threads.emplace_back([&, i] {
+      Agent agent(daemon.agent_socket());
+      if (absl::Status s = agent.Open(); !s.ok()) errors[i] = s.ToString();
+      const Agent::Answer answer = agent.Admit(CodeObject());
+      if (!answer.status.ok()) errors[i] = answer.status.ToString();
+      images[i] = answer.image;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::set<std::string>(errors.begin(), errors.end()), std::set<std::string>{""});
+  EXPECT_EQ(std::set<std::string>(images.begin(), images.end()).size(), 1u);
+  EXPECT_FALSE(images[0].empty());
+  EXPECT_EQ(daemon.Status().sessions_size(), kAgents);
+}
+
+TEST(Policy, RefusalsAreRepliesAndReloadChangesThem) {
+  Daemon daemon("allow_sabotage: false\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  const v1::AttachReply refused = daemon.Attach("*", "global_store*", "sabotage", true);
+  ASSERT_EQ(refused.violations_size(), 1);
+  EXPECT_EQ(refused.violations(0).constraint_id(), "RJD-A003");
+  EXPECT_FALSE(refused.has_attachment());
+  WriteFile(daemon.config_file(), "allow_sabotage: true\n");
+  kill(daemon.pid(), SIGHUP);
+  EXPECT_TRUE(Eventually([&] {
+    return daemon.Attach("*", "global_store*", "sabotage", true).has_attachment();
+  }));
+  WriteFile(daemon.config_file(), "allow_sabotage: perhaps\n");
+  kill(daemon.pid(), SIGHUP);
+  EXPECT_TRUE(Eventually([&] { return daemon.log().find("has errors") != std::string::npos; }));
+  EXPECT_TRUE(daemon.Attach("*", "ds_*", "sabotage", true).has_attachment());
+}
+
+TEST(Policy, WhyNotAttachedSaysWhatIsMissing) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  ASSERT_EQ(daemon.WhyNot("add_one").violations_size(), 1);
+  EXPECT_EQ(daemon.WhyNot("add_one").violations(0).constraint_id(), "RJD-A008");
+  daemon.Attach("add_one", "s_endpgm", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  EXPECT_EQ(agent.Admit(CodeObject()).decision.verdict(), v1::ORIGINAL_REFUSED);
+  const v1::WhyNotAttachedReply why = daemon.WhyNot("add_one");
+  ASSERT_EQ(why.decisions_size(), 1);
+  EXPECT_EQ(why.decisions(0).attachment_id(), "a1");
+  EXPECT_FALSE(why.decisions(0).violations(0).next_step().empty());
+  EXPECT_EQ(daemon.WhyNot("lds_sum").violations(0).constraint_id(), "RJD-A008");
+}
+
+TEST(Process, RefusesASocketThatIsInUse) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  const TemporaryFolder folder;
+  const ProgramResult second =
+      RunProgram({RJDBI_RJDBID, "--agent-socket", daemon.agent_socket(), "--control-socket",
+                  folder.path() + "/c.sock", "--state-dir", folder.path() + "/state"});
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_THAT(second.err, HasSubstr("another rjdbid"));
+  const ProgramResult third =
+      RunProgram({RJDBI_RJDBID, "--agent-socket", folder.path() + "/a.sock", "--control-socket",
+                  folder.path() + "/c.sock", "--state-dir", daemon.state()});
+  EXPECT_EQ(third.exit_code, 1);
+  EXPECT_THAT(third.err, HasSubstr("in use by another rjdbid"));
+  EXPECT_EQ(daemon.Status().sessions_size(), 0) << "the first one still answers";
+}
+
+TEST(Process, ServesWithoutAStateDirectory) {
+  Daemon daemon;
+  WriteFile(daemon.state(), "a file where the directory should be");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  EXPECT_THAT(daemon.log(), HasSubstr("will not survive a restart"));
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  EXPECT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
+  EXPECT_EQ(agent.Admit(CodeObject(), 2).sent, 0u);
+}
+
+TEST(Process, TakesOverSocketsFromTheServiceManager) {
+  const TemporaryFolder folder;
+  const std::string agent_socket = folder.path() + "/a.sock";
+  const std::string control_socket = folder.path() + "/c.sock";
+  std::vector<std::string> command = {"/usr/bin/systemd-socket-activate",
+                                      "-l", agent_socket, "-l", control_socket,
+                                      "--fdname=agent:control",
+                                      RJDBI_RJDBID, "--state-dir", folder.path() + "/state"};
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  ASSERT_EQ(posix_spawn(&pid, arguments[0], nullptr, nullptr, arguments.data(), environ), 0);
+  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(control_socket); }));
+  Agent agent(agent_socket);
+  EXPECT_TRUE(Eventually([&] { return agent.Open().ok(); }));
+  kill(pid, SIGTERM);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_TRUE(std::filesystem::exists(agent_socket)) << "not ours to remove";
+}
+
+struct ConfigCase {
+  const char* text;
+  const char* expected;  // after the file's name; nullptr: right
+};
+
+TEST(Config, ProblemsHavePositions) {
+  const ConfigCase cases[] = {
+      {"report_interval_ms: 50\ncache: {max_bytes: 2GiB}\n", nullptr},
+      {"", nullptr},
+      {"budgets:\n  defaults:\n    max_sgpr_delta: 4\n", nullptr},
+      {"no_such_key: 1\n", ":1:1: unknown key 'no_such_key'"},
+      {"cache:\n  max_byte: 1\n", ":2:3: unknown key 'cache.max_byte'"},
+      {"report_interval_ms: soon\n", ":1:21: 'report_interval_ms': expected a whole number"},
+      {"limits: {max_sessions: 0}\n", ":1:24: 'limits.max_sessions': 0 is out of range"},
+      {"log: {level: loud}\n", ":1:14: 'log.level': expected one of"},
+      {"cache: 5\n", ":1:8: 'cache' takes a map of keys"},
+      {"allow_sabotage: yes\n", ":1:17: 'allow_sabotage': expected true or false"},
+      {"agent_socket: relative\n", ":1:15: 'agent_socket': expected an absolute path"},
+      {"cache: {max_bytes: 1}\ncache: {max_bytes: 2}\n", ":2:1: key 'cache' is given twice"},
+      {"a: [1\n", ":2:1:"},
+  };
+  for (const ConfigCase& c : cases) {
+    const TemporaryFolder folder;
+    const std::string file = folder.path() + "/rjdbid.yaml";
+    WriteFile(file, c.text);
+    const ProgramResult result = RunProgram({RJDBI_RJDBID, "--check-config", "--config", file});
+    EXPECT_EQ(result.exit_code, c.expected == nullptr ? 0 : 2) << c.text << result.err;
+    if (c.expected != nullptr) {
+      EXPECT_THAT(result.err, HasSubstr(file + c.expected));
+    }
+  }
+}
+
+TEST(Config, DropInsOverrideAndPrintedConfigurationReadsBack) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/rjdbid.yaml";
+  WriteFile(file, "report_interval_ms: 50\nlog: {level: warn}\n");
+  std::filesystem::create_directory(folder.path() + "/conf.d");
+  WriteFile(folder.path() + "/conf.d/10-a.yaml", "report_interval_ms: 60\n");
+  WriteFile(folder.path() + "/conf.d/20-b.yaml", "report_interval_ms: 70\n");
+  const ProgramResult printed = RunProgram({RJDBI_RJDBID, "--print-config", "--config", file});
+  EXPECT_EQ(printed.exit_code, 0);
+  EXPECT_THAT(printed.out, HasSubstr("report_interval_ms: 70"));
+  EXPECT_THAT(printed.out, HasSubstr("level: warn"));
+  const TemporaryFolder other;
+  WriteFile(other.path() + "/c.yaml", printed.out);
+  const ProgramResult again =
+      RunProgram({RJDBI_RJDBID, "--print-config", "--config", other.path() + "/c.yaml"});
+  EXPECT_EQ(again.out, printed.out);
+  EXPECT_EQ(RunProgram({RJDBI_RJDBID, "--no-such-option"}).exit_code, 2);
+  EXPECT_EQ(RunProgram({RJDBI_RJDBID, "--config", "/nonexistent", "--check-config"}).exit_code, 2);
+}
+
+// Run by Sessions.AKilledProcessIsNoticed in a process of its own.
+int DieWithSession(const char* socket) {
+  Agent agent(socket);
+  if (!agent.Open().ok()) return 1;
+  _exit(42);
+}
+
+}  // namespace
+}  // namespace rjdbi::tests
+
+int main(int argc, char** argv) {
+  if (const char* socket = std::getenv("TEST_DIE_WITH_SESSION_ON")) {
+    return rjdbi::tests::DieWithSession(socket);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
