@@ -127,7 +127,8 @@ WithCarry<T> DivScale(T s0, T s1, T s2) {
   if (s1 == 0 || s2 == 0) return {std::numeric_limits<T>::quiet_NaN(), false};
   const bool is_denominator = Bits(s0) == Bits(s1);
   const bool is_numerator = Bits(s0) == Bits(s2);
-  const T up = std::ldexp(s0, Tr::kScale), down = std::ldexp(s0, -Tr::kScale);
+  constexpr T kUp = Tr::kScale == 64 ? T{0x1p64} : T{0x1p127} * 2;
+  const T up = s0 * kUp, down = s0 / kUp;
   const bool reciprocal_tiny = IsDenormal(T{1} / s1);
   const bool quotient_tiny = IsDenormal(s2 / s1);
   if (BiasedExponent(s2) - BiasedExponent(s1) >= Tr::kFar) {
@@ -212,13 +213,15 @@ Face MajorAxis(float x, float y, float z) {
   return y >= x ? kY : kX;
 }
 
-#define UNARY_F(NAME, F32_EXPR, F16_EXPR)                                                       \
-  {NAME "_F32", &Run<([](float x) -> float { return static_cast<float>(F32_EXPR); }), true>}, { \
-    NAME "_F16", &Run<([](F16 h) -> F16 {                                                       \
-                        const double x = h.v;                                                   \
-                        return {F16_EXPR};                                                      \
-                      }),                                                                       \
-                      true>                                                                     \
+#define UNARY_F(NAME, F32_EXPR, F16_EXPR)                                                 \
+  {NAME "_F32",                                                                           \
+   &Run<([](float x) -> float { return static_cast<float>(F32_EXPR); }), Cost::kSparse>}, \
+  {                                                                                       \
+    NAME "_F16", &Run<([](F16 h) -> F16 {                                                 \
+                        const double x = h.v;                                             \
+                        return {F16_EXPR};                                                \
+                      }),                                                                 \
+                      Cost::kSparse>                                                      \
   }
 
 #define CTX_BINARY(NAME, FN)                                                                      \
@@ -251,13 +254,14 @@ Face MajorAxis(float x, float y, float z) {
         kOpSel16                                                           \
   }
 
-#define FMA_F32 &Run<([](float a, float b, float c) { return std::fma(a, b, c); }), true>
-#define FMA_F64 &Run<([](double a, double b, double c) { return std::fma(a, b, c); }), true>
-#define FMA_F16 &Run<([](F16 a, F16 b, F16 c) { return FmaHalf(a, b, c); }), true>
+#define FMA_F32 &Run<([](float a, float b, float c) { return std::fma(a, b, c); }), Cost::kFma>
+#define FMA_F64 &Run<([](double a, double b, double c) { return std::fma(a, b, c); }), Cost::kFma>
+#define FMA_F16 &Run<([](F16 a, F16 b, F16 c) { return FmaHalf(a, b, c); }), Cost::kSparse>
 #define MAD_F32 &Run<([](float a, float b, float c) { return MadFlushed(a, b, c); })>
-#define MAD_F16 &Run<([](F16 a, F16 b, F16 c) { return MadHalf(a, b, c); }), true>
-#define FMA_LEGACY \
-  &Run<([](float a, float b, float c) { return a == 0 || b == 0 ? c : std::fma(a, b, c); }), true>
+#define MAD_F16 &Run<([](F16 a, F16 b, F16 c) { return MadHalf(a, b, c); }), Cost::kSparse>
+#define FMA_LEGACY                                                                           \
+  &Run<([](float a, float b, float c) { return a == 0 || b == 0 ? c : std::fma(a, b, c); }), \
+       Cost::kSparse>
 
 constexpr VectorOp kOps[] = {
     {"V_ADD_F32", &Run<([](float a, float b) { return a + b; })>},
@@ -332,46 +336,50 @@ constexpr VectorOp kOps[] = {
     UNARY_F("V_COS", Revolutions(x).cos, Revolutions(x).cos),
     UNARY_F("V_FREXP_MANT", FrexpMantissa(x), FrexpMantissa(x)),
     {"V_EXP_LEGACY_F32",
-     &Run<([](float x) { return static_cast<float>(std::exp2(double{x})); }), true>},
+     &Run<([](float x) { return static_cast<float>(std::exp2(double{x})); }), Cost::kSparse>},
     {"V_LOG_LEGACY_F32",
-     &Run<([](float x) { return static_cast<float>(std::log2(double{x})); }), true>},
-    {"V_FLOOR_F64", &Run<([](double x) { return std::floor(x); }), true>},
-    {"V_CEIL_F64", &Run<([](double x) { return std::ceil(x); }), true>},
-    {"V_TRUNC_F64", &Run<([](double x) { return std::trunc(x); }), true>},
-    {"V_RNDNE_F64", &Run<([](double x) { return __builtin_roundeven(x); }), true>},
-    {"V_FRACT_F64", &Run<([](double x) { return Fract(x, 0x1.fffffffffffffp-1); }), true>},
+     &Run<([](float x) { return static_cast<float>(std::log2(double{x})); }), Cost::kSparse>},
+    {"V_FLOOR_F64", &Run<([](double x) { return std::floor(x); }), Cost::kSparse>},
+    {"V_CEIL_F64", &Run<([](double x) { return std::ceil(x); }), Cost::kSparse>},
+    {"V_TRUNC_F64", &Run<([](double x) { return std::trunc(x); }), Cost::kSparse>},
+    {"V_RNDNE_F64", &Run<([](double x) { return __builtin_roundeven(x); }), Cost::kSparse>},
+    {"V_FRACT_F64", &Run<([](double x) { return Fract(x, 0x1.fffffffffffffp-1); }), Cost::kSparse>},
     {"V_RCP_F64", &Run<([](double x) { return 1.0 / x; })>},
-    {"V_RSQ_F64", &Run<([](double x) { return 1.0 / std::sqrt(x); }), true>},
-    {"V_SQRT_F64", &Run<([](double x) { return std::sqrt(x); }), true>},
-    {"V_FREXP_MANT_F64", &Run<([](double x) { return FrexpMantissa(x); }), true>},
-    {"V_FREXP_EXP_I32_F64", &Run<([](double x) { return FrexpExponent(x); }), true>},
-    {"V_FREXP_EXP_I32_F32", &Run<([](float x) { return FrexpExponent(x); }), true>},
+    {"V_RSQ_F64", &Run<([](double x) { return 1.0 / std::sqrt(x); }), Cost::kSparse>},
+    {"V_SQRT_F64", &Run<([](double x) { return std::sqrt(x); }), Cost::kSparse>},
+    {"V_FREXP_MANT_F64", &Run<([](double x) { return FrexpMantissa(x); }), Cost::kSparse>},
+    {"V_FREXP_EXP_I32_F64", &Run<([](double x) { return FrexpExponent(x); }), Cost::kSparse>},
+    {"V_FREXP_EXP_I32_F32", &Run<([](float x) { return FrexpExponent(x); }), Cost::kSparse>},
     {"V_FREXP_EXP_I16_F16",
-     &Run<([](F16 x) { return static_cast<int16_t>(FrexpExponent(x.v)); }), true>},
+     &Run<([](F16 x) { return static_cast<int16_t>(FrexpExponent(x.v)); }), Cost::kSparse>},
 
-    {"V_LDEXP_F32", &Run<([](float a, i32 b) { return std::ldexp(a, b); }), true>},
-    {"V_LDEXP_F64", &Run<([](double a, i32 b) { return std::ldexp(a, b); }), true>},
+    {"V_LDEXP_F32", &Run<([](float a, i32 b) { return std::ldexp(a, b); }), Cost::kSparse>},
+    {"V_LDEXP_F64", &Run<([](double a, i32 b) { return std::ldexp(a, b); }), Cost::kSparse>},
     {"V_LDEXP_F16",
      &Run<([](F16 a, int16_t b) { return F16{std::ldexp(a.v, std::clamp<int>(b, -99, 99))}; }),
-          true>},
+          Cost::kSparse>},
 
-    {"V_DIV_SCALE_F32", &Run<([](float a, float b, float c) { return DivScale(a, b, c); }), true>,
-     kCarryOut},
+    {"V_DIV_SCALE_F32",
+     &Run<([](float a, float b, float c) { return DivScale(a, b, c); }), Cost::kSparse>, kCarryOut},
     {"V_DIV_SCALE_F64",
-     &Run<([](double a, double b, double c) { return DivScale(a, b, c); }), true>, kCarryOut},
+     &Run<([](double a, double b, double c) { return DivScale(a, b, c); }), Cost::kSparse>,
+     kCarryOut},
     {"V_DIV_FMAS_F32",
-     &Run<([](float a, float b, float c, LaneBit m) { return DivFmas(a, b, c, m.v); }), true>,
+     &Run<([](float a, float b, float c, LaneBit m) { return DivFmas(a, b, c, m.v); }),
+          Cost::kSparse>,
      kFmasMask},
     {"V_DIV_FMAS_F64",
-     &Run<([](double a, double b, double c, LaneBit m) { return DivFmas(a, b, c, m.v); }), true>,
+     &Run<([](double a, double b, double c, LaneBit m) { return DivFmas(a, b, c, m.v); }),
+          Cost::kSparse>,
      kFmasMask},
-    {"V_DIV_FIXUP_F32", &Run<([](float a, float b, float c) { return DivFixup(a, b, c); }), true>},
+    {"V_DIV_FIXUP_F32",
+     &Run<([](float a, float b, float c) { return DivFixup(a, b, c); }), Cost::kSparse>},
     {"V_DIV_FIXUP_F64",
-     &Run<([](double a, double b, double c) { return DivFixup(a, b, c); }), true>},
-    {"V_DIV_FIXUP_F16", &Run<([](F16 a, F16 b, F16 c) { return DivFixupHalf(a, b, c); }), true>,
-     kOpSel16},
+     &Run<([](double a, double b, double c) { return DivFixup(a, b, c); }), Cost::kSparse>},
+    {"V_DIV_FIXUP_F16",
+     &Run<([](F16 a, F16 b, F16 c) { return DivFixupHalf(a, b, c); }), Cost::kSparse>, kOpSel16},
     {"V_DIV_FIXUP_LEGACY_F16",
-     &Run<([](F16 a, F16 b, F16 c) { return DivFixupHalf(a, b, c); }), true>},
+     &Run<([](F16 a, F16 b, F16 c) { return DivFixupHalf(a, b, c); }), Cost::kSparse>},
 
     {"V_CUBEID_F32", &Run<([](float x, float y, float z) {
        switch (MajorAxis(x, y, z)) {

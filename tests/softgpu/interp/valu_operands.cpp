@@ -16,6 +16,20 @@ namespace {
 
 using Kind = Operand::Kind;
 
+constexpr auto kLaneBits = [] {
+  std::array<uint32_t, 32> bits{};
+  for (uint32_t i = 0; i < 32; ++i) bits[i] = uint32_t{1} << i;
+  return bits;
+}();
+
+// One bit per lane to one word per lane, zero or not.
+void ExpandMask(uint64_t mask, uint32_t lanes, uint32_t* words) {
+  for (uint32_t base = 0; base < lanes; base += 32) {
+    const uint32_t part = static_cast<uint32_t>(mask >> base);
+    for (uint32_t i = 0; i < 32; ++i) words[base + i] = part & kLaneBits[i];
+  }
+}
+
 constexpr uint32_t kInvalidLane = ~uint32_t{0};
 
 // The lane that `lane` reads under a dpp_ctrl, or kInvalidLane.
@@ -291,7 +305,9 @@ uint64_t Scalar64(const Wave& w, const Operand& o) {
 void Fetch(Wave& w, const Inst& inst, int i, Elem elem, SrcLanes& out) {
   const Operand& o = inst.src[i];
   if (elem == Elem::kMask) {
-    out.mask = o.kind == Kind::kImm ? o.imm64 : w.ReadMask(o.reg);
+    const uint64_t mask = o.kind == Kind::kImm ? o.imm64 : w.ReadMask(o.reg);
+    ExpandMask(mask, w.lanes, out.buf);
+    out.lo = out.buf;
     return;
   }
   FetchRaw(w, o, elem, out);
@@ -363,6 +379,12 @@ void StoreRegister(Wave& w, const Operand& dst, uint32_t index, const uint32_t* 
   uint32_t* d = RegisterLanes(w, dst, index);
   if (mask == AllLanes(w)) {
     std::memcpy(d, values, w.lanes * sizeof(uint32_t));
+    return;
+  }
+  if (std::popcount(mask) > 8) {
+    uint32_t active[kMaxLanes];
+    ExpandMask(mask, w.lanes, active);
+    for (uint32_t l = 0; l < w.lanes; ++l) d[l] = active[l] ? values[l] : d[l];
     return;
   }
   for (uint64_t m = mask; m != 0; m &= m - 1) {

@@ -39,12 +39,11 @@ constexpr bool Is64(Elem e) { return e == Elem::kU64 || e == Elem::kF64; }
 constexpr bool IsFloat(Elem e) { return e == Elem::kF16 || e == Elem::kF32 || e == Elem::kF64; }
 
 // One source, lane by lane. lo/hi point either into the register file or into
-// buf; a 16-bit value is (lo[lane] >> shift) & 0xffff.
+// buf; a 16-bit value is (lo[lane] >> shift) & 0xffff, a mask bit lo[lane] != 0.
 struct SrcLanes {
   const uint32_t* lo = nullptr;
   const uint32_t* hi = nullptr;
   uint32_t shift = 0;
-  uint64_t mask = 0;  // kMask
   alignas(16) uint32_t buf[2 * kMaxLanes];
 };
 

@@ -245,7 +245,8 @@ constexpr VectorOp kOps[] = {
      &RunPacked<([](u16 a, i16 b) { return static_cast<i16>(b >> (a & 15)); })>},
     {"V_PK_ADD_F32", &RunPacked<([](float a, float b) { return a + b; })>},
     {"V_PK_MUL_F32", &RunPacked<([](float a, float b) { return a * b; })>},
-    {"V_PK_FMA_F32", &RunPacked<([](float a, float b, float c) { return std::fma(a, b, c); })>},
+    {"V_PK_FMA_F32",
+     &RunPacked<([](float a, float b, float c) { return std::fma(a, b, c); }), Cost::kFma>},
     {"V_PK_MOV_B32", &PkMov},
 
     {"V_FMA_MIX_F32", &Mix<MixDst::kF32, true>},

@@ -7,9 +7,11 @@
 #ifndef TESTS_SOFTGPU_INTERP_VALU_RUN_H_
 #define TESTS_SOFTGPU_INTERP_VALU_RUN_H_
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -105,7 +107,7 @@ struct SignatureOf<R (C::*)(const Ctx&, A...) const> : Signature<R, true, A...> 
 template <class T>
 inline T LoadLane(const SrcLanes& s, uint32_t lane) {
   if constexpr (std::is_same_v<T, LaneBit>) {
-    return LaneBit{(s.mask >> lane & 1) != 0};
+    return LaneBit{s.lo[lane] != 0};
   } else if constexpr (std::is_same_v<T, F16>) {
     return F16{HalfToDouble(static_cast<uint16_t>(s.lo[lane] >> s.shift))};
   } else if constexpr (sizeof(T) == 2) {
@@ -144,36 +146,88 @@ inline auto CallLane(const Wave& w, const Inst& inst, bool ieee, const SrcLanes*
   }
 }
 
+// One byte (0 or 1) per lane to one bit per lane.
+inline uint64_t PackFlags(const uint8_t* flags, uint32_t lanes) {
+  uint64_t mask = 0;
+  for (uint32_t i = 0; i < lanes; i += 8) {
+    uint64_t bytes;
+    std::memcpy(&bytes, flags + i, 8);
+    mask |= (bytes * 0x0102040810204080ull >> 56) << i;
+  }
+  return mask;
+}
+
 template <auto F, class Sig>
 inline void ComputeLanes(const Wave& w, const Inst& inst, const SrcLanes* src, OutLanes& out,
                          uint64_t mask, bool sparse, uint8_t half_round) {
   using Return = typename Sig::Return;
   constexpr auto kIndices = std::make_index_sequence<Sig::kArity>{};
+  constexpr Result kResult = ResultOf<Return>::kResult;
   const bool ieee = Sig::kWantsCtx && IeeeMode(w);
+  alignas(16) uint8_t flags[kResult == Result::kValue ? 1 : kMaxLanes];
   const auto one = [&](uint32_t lane) {
     const auto r = CallLane<F, Sig>(w, inst, ieee, src, lane, kIndices);
-    if constexpr (ResultOf<Return>::kResult == Result::kValue) {
+    if constexpr (kResult == Result::kValue) {
       StoreLane(out, lane, r, half_round);
-    } else if constexpr (ResultOf<Return>::kResult == Result::kValueAndCarry) {
+    } else if constexpr (kResult == Result::kValueAndCarry) {
       StoreLane(out, lane, r.v, half_round);
-      out.carry |= uint64_t{r.carry} << lane;
+      flags[lane] = r.carry;
     } else if constexpr (std::is_same_v<Return, bool>) {
-      out.carry |= uint64_t{r} << lane;
+      flags[lane] = r;
     } else {
-      out.carry |= uint64_t{r.v} << lane;
+      flags[lane] = r.v;
     }
   };
   if (sparse) {
+    // What is not computed must still have a value: it passes through clamping.
+    std::fill_n(out.lo, kMaxLanes, 0);
+    std::fill_n(out.hi, kMaxLanes, 0);
+    std::fill_n(flags, sizeof(flags), 0);
     for (uint64_t m = mask; m != 0; m &= m - 1) one(static_cast<uint32_t>(std::countr_zero(m)));
   } else {
     const uint32_t lanes = w.lanes;
     for (uint32_t lane = 0; lane < lanes; ++lane) one(lane);
   }
+  if constexpr (kResult != Result::kValue) out.carry = PackFlags(flags, w.lanes);
 }
 
-// kSparse: the function is costly, so run it for active lanes only; the others
-// are computed for all lanes, which the compiler can vectorise.
-template <auto F, bool kSparse = false>
+#if defined(__x86_64__)
+// The same, compiled for hosts that fuse multiply-adds in hardware: the library
+// call per lane is what makes V_FMA slow.
+template <auto F, class Sig>
+__attribute__((target("avx2,fma"), flatten, noinline)) void ComputeLanesFma(
+    const Wave& w, const Inst& inst, const SrcLanes* src, OutLanes& out, uint8_t half_round) {
+  ComputeLanes<F, Sig>(w, inst, src, out, 0, false, half_round);
+}
+inline bool HostHasFma() {
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return has;
+}
+#else
+template <auto F, class Sig>
+void ComputeLanesFma(const Wave& w, const Inst& inst, const SrcLanes* src, OutLanes& out,
+                     uint8_t half_round) {
+  ComputeLanes<F, Sig>(w, inst, src, out, 0, false, half_round);
+}
+inline bool HostHasFma() { return false; }
+#endif
+
+enum class Cost : uint8_t {
+  kCheap,   // computed for all lanes, which the compiler can vectorise
+  kSparse,  // costly: active lanes only
+  kFma,     // fused multiply-add: vectorised if the host can, else sparse
+};
+
+template <auto F, class Sig, Cost kCost>
+inline void Compute(const Wave& w, const Inst& inst, const SrcLanes* src, OutLanes& out,
+                    uint64_t mask, uint8_t half_round) {
+  if constexpr (kCost == Cost::kFma) {
+    if (HostHasFma()) return ComputeLanesFma<F, Sig>(w, inst, src, out, half_round);
+  }
+  ComputeLanes<F, Sig>(w, inst, src, out, mask, kCost != Cost::kCheap, half_round);
+}
+
+template <auto F, Cost kCost = Cost::kCheap>
 Step Run(Wave& w, const Inst& inst) {
   using Sig = SignatureOf<decltype(&decltype(F)::operator())>;
   static constexpr Shape kShape = Sig::MakeShape();
@@ -188,15 +242,15 @@ Step Run(Wave& w, const Inst& inst) {
     const FloatMode mode = ModeFor(w, kShape.dst);
     // f16 results are rounded from double by DoubleToHalf, not by the host.
     RoundScope scope(kShape.dst == Elem::kF16 ? uint8_t{0} : mode.round);
-    ComputeLanes<F, Sig>(w, inst, src, out, mask, kSparse, mode.round);
+    Compute<F, Sig, kCost>(w, inst, src, out, mask, mode.round);
   } else {
-    ComputeLanes<F, Sig>(w, inst, src, out, mask, kSparse, 0);
+    Compute<F, Sig, kCost>(w, inst, src, out, mask, 0);
   }
   return Store(w, inst, kShape, out, mask);
 }
 
 // Packed: F on the low halves gives the low half of dst, likewise the high.
-template <auto F>
+template <auto F, Cost kCost = Cost::kCheap>
 Step RunPacked(Wave& w, const Inst& inst) {
   using Sig = SignatureOf<decltype(&decltype(F)::operator())>;
   static constexpr Shape kShape = Sig::MakeShape();
@@ -214,7 +268,7 @@ Step RunPacked(Wave& w, const Inst& inst) {
       FetchPacked(w, inst, static_cast<int>(i), kShape.src[i], h, src[i]);
     }
     RoundScope scope(kShape.dst == Elem::kF32 ? mode.round : uint8_t{0});
-    ComputeLanes<F, Sig>(w, inst, src, half[h], mask, false, mode.round);
+    Compute<F, Sig, kCost>(w, inst, src, half[h], mask, mode.round);
     if constexpr (IsFloat(kShape.dst)) FinishFloat(w, inst, kShape.dst, half[h]);
   }
   if constexpr (kWide) {
