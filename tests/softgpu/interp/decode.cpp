@@ -572,6 +572,7 @@ Step DualIssue(Wave& wave, const Inst& inst) {
 Handler FindHandler(Inst& inst, const Target& target) {
   if (Handler handler = FindScalarHandler(inst, target)) return handler;
   if (Handler handler = FindMemoryHandler(inst, target)) return handler;
+  if (Handler handler = FindPseudoScalarHandler(inst, target)) return handler;
   if (Handler handler = FindVectorHandler(inst, target)) return handler;
   return Unimplemented;
 }

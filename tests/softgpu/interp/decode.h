@@ -34,6 +34,9 @@ class Decoder {
 // The interpreter's spelling of a mnemonic ("v_add_nc_u32_e64" -> "V_ADD_U32").
 std::string CanonicalName(const std::string& mnemonic);
 
+// gfx12's vector operations on scalar registers; nullptr for any other name.
+Handler FindPseudoScalarHandler(Inst& inst, const Target& target);
+
 }  // namespace softgpu
 
 #endif  // TESTS_SOFTGPU_INTERP_DECODE_H_

@@ -25,14 +25,20 @@ uint32_t Scramble(uint32_t x) {
   return x ^ (x >> 15);
 }
 
-class Kernels : public testing::TestWithParam<std::tuple<const char*, uint64_t>> {
+// Target, stem of the object ("kernels0" is unoptimised, "kernels64" has waves
+// of 64 lanes), scheduling seed.
+using Variant = std::tuple<std::string, std::string, uint64_t>;
+
+class Kernels : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
     target_ = std::get<0>(GetParam());
+    const std::string stem = std::get<1>(GetParam());
+    lanes_ = target_[3] == '9' || stem == "kernels64" ? 64 : 32;
     std::string error;
-    machine_ = Machine::Create(target_, std::get<1>(GetParam()), &memory_, &error);
+    machine_ = Machine::Create(target_, std::get<2>(GetParam()), &memory_, &error);
     ASSERT_NE(machine_, nullptr) << error;
-    object_ = LoadObject("kernels");
+    object_ = LoadObject(stem);
     ASSERT_NE(object_, nullptr);
   }
 
@@ -56,6 +62,7 @@ class Kernels : public testing::TestWithParam<std::tuple<const char*, uint64_t>>
   }
 
   std::string target_;
+  uint32_t lanes_ = 64;
   RangeMemory memory_;
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<LoadedObject> object_;
@@ -226,10 +233,9 @@ TEST_P(Kernels, CrossLane) {
   DeviceBuffer<uint32_t> in(memory_, 64), out(memory_, 64);
   for (uint32_t i = 0; i < in.size(); ++i) in[i] = Scramble(i) & 0xffff;
   Run("lanes", KernelArgs().Add(in.data()).Add(out.data()), 64, 64);
-  const uint32_t lanes = target_[3] == '9' ? 64 : 32;
   for (uint32_t i = 0; i < in.size(); ++i) {
     // Pattern 0x041f: and 0x1f, xor 1.
-    ASSERT_EQ(out[i], in[i / lanes * lanes] + in[i ^ 1] * 3 + in[i ^ 1] * 5) << i;
+    ASSERT_EQ(out[i], in[i / lanes_ * lanes_] + in[i ^ 1] * 3 + in[i ^ 1] * 5) << i;
   }
 }
 
@@ -272,7 +278,7 @@ TEST_P(Kernels, CountsPerProgramCounter) {
   Run("vadd", KernelArgs().Add(a.data()).Add(b.data()).Add(c.data()).Add(kCount), 1024, 256);
   const uint64_t entry = object_->Symbol("vadd");
   ASSERT_NE(entry, 0u);
-  const uint64_t waves = target_[3] == '9' ? 16 : 32;
+  const uint64_t waves = 1024 / lanes_;
   const auto& counts = machine_->Counts();
   const auto first = counts.lower_bound(entry);
   ASSERT_NE(first, counts.end());
@@ -291,14 +297,19 @@ TEST_P(Kernels, CountsPerProgramCounter) {
   EXPECT_TRUE(machine_->Counts().empty());
 }
 
-std::string Name(const testing::TestParamInfo<std::tuple<const char*, uint64_t>>& info) {
-  return std::string(std::get<0>(info.param)) + "_seed" + std::to_string(std::get<1>(info.param));
+std::string Name(const testing::TestParamInfo<Variant>& info) {
+  return std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_seed" +
+         std::to_string(std::get<2>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllTargets, Kernels,
-                         testing::Combine(testing::Values("gfx900", "gfx90a", "gfx942", "gfx1030",
-                                                          "gfx1100", "gfx1201"),
-                                          testing::Values(1, 20260)),
+INSTANTIATE_TEST_SUITE_P(
+    AllTargets, Kernels,
+    testing::Combine(testing::Values("gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
+                     testing::Values("kernels", "kernels0"), testing::Values(1, 20260)),
+    Name);
+INSTANTIATE_TEST_SUITE_P(Wave64, Kernels,
+                         testing::Combine(testing::Values("gfx1030", "gfx1100", "gfx1201"),
+                                          testing::Values("kernels64"), testing::Values(7)),
                          Name);
 
 }  // namespace

@@ -134,7 +134,6 @@ RegisterNeeds NeedsOf(const Inst& inst) {
   if (inst.dual) {
     needs.Merge(NeedsOf(inst.dual->x));
     needs.Merge(NeedsOf(inst.dual->y));
-    return needs;
   }
   for (const Operand* operand : {&inst.dst, &inst.sdst, &inst.addr, &inst.data, &inst.data2,
                                  &inst.saddr, &inst.rsrc, &inst.soffset}) {
