@@ -43,6 +43,7 @@ struct Descriptor {
   int64_t entry_offset = 0;
   uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0;
   uint16_t properties = 0, preload = 0;
+  bool legacy = false;  // an amd_kernel_code_t: no rsrc3, no preload
 
   bool EnablePrivate() const { return rsrc2 & 1; }
   uint32_t UserSgprs() const { return rsrc2 >> 1 & 0x1f; }
@@ -53,15 +54,27 @@ struct Descriptor {
   bool Wave32() const { return Property(10); }
 };
 
+// The header that preceded the descriptor (ROCR's own copy kernels still have
+// it) agrees on rsrc1, rsrc2 and the properties. It is recognised by its machine
+// kind and version, where a descriptor has the kernarg size.
+bool IsLegacyHeader(const uint8_t* bytes) {
+  uint16_t kind_and_major[2];
+  std::memcpy(kind_and_major, bytes + 8, sizeof(kind_and_major));
+  return kind_and_major[0] == 1 && kind_and_major[1] >= 7 && kind_and_major[1] <= 12;
+}
+
 Descriptor ReadDescriptor(uint64_t address) {
   Descriptor descriptor;
   const auto* bytes = reinterpret_cast<const uint8_t*>(address);
   std::memcpy(&descriptor.entry_offset, bytes + 16, 8);
-  std::memcpy(&descriptor.rsrc3, bytes + 44, 4);
   std::memcpy(&descriptor.rsrc1, bytes + 48, 4);
   std::memcpy(&descriptor.rsrc2, bytes + 52, 4);
   std::memcpy(&descriptor.properties, bytes + 56, 2);
-  std::memcpy(&descriptor.preload, bytes + 58, 2);
+  descriptor.legacy = IsLegacyHeader(bytes);
+  if (!descriptor.legacy) {
+    std::memcpy(&descriptor.rsrc3, bytes + 44, 4);
+    std::memcpy(&descriptor.preload, bytes + 58, 2);
+  }
   return descriptor;
 }
 
@@ -81,7 +94,7 @@ Allocation AllocationOf(const Descriptor& descriptor, const Target& target, bool
   out.sgprs = ((descriptor.rsrc1 >> 6 & 0xf) / 2 + 1) * 16;
   if (target.Gfx90aPlus()) {
     const uint32_t total = granules * 8;
-    out.vgprs = std::min(((descriptor.rsrc3 & 0x3f) + 1) * 4, total);
+    out.vgprs = descriptor.legacy ? total : std::min(((descriptor.rsrc3 & 0x3f) + 1) * 4, total);
     out.agprs = total - out.vgprs;
     out.vgprs = std::min(out.vgprs, 256u);
     out.agprs = std::min(out.agprs, 256u);
@@ -274,6 +287,7 @@ Fault MachineImpl::Prepare(const Dispatch& dispatch) {
   entry_ = dispatch.kernel_descriptor + static_cast<uint64_t>(descriptor_.entry_offset);
   // Firmware that preloads kernel arguments enters past the compatibility
   // block that loads them.
+  if (!target_.Gfx90aPlus()) descriptor_.preload = 0;
   if ((descriptor_.preload & 0x7f) != 0) entry_ += 256;
   uint64_t items = 1;
   for (unsigned axis = 0; axis < 3; ++axis) {

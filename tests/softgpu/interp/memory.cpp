@@ -596,26 +596,43 @@ Buffer ReadBuffer(const Wave& wave, const Operand& rsrc) {
   return buffer;
 }
 
+// gfx10 and later choose the check by OOB_SELECT: 0 structured with offset, 1
+// structured, 2 only an empty buffer is out of range, 3 raw.
+bool OutOfRange10(const Buffer& buffer, uint32_t index, uint64_t offset, unsigned bytes) {
+  switch (buffer.oob) {
+    case 0:
+      return index >= buffer.records || offset + bytes > buffer.stride;
+    case 1:
+      return index >= buffer.records;
+    case 2:
+      return buffer.records == 0;
+    default: {
+      const uint64_t linear = buffer.swizzle ? uint64_t{index} * buffer.stride : 0;
+      return linear + offset + bytes > buffer.records;
+    }
+  }
+}
+
+// gfx9: swizzled structured buffers check the index (and the offset against the
+// stride), all others the distance from the base plus the scalar offset.
+bool OutOfRange9(const Buffer& buffer, uint32_t index, uint64_t offset, uint32_t soffset,
+                 unsigned bytes) {
+  if (buffer.stride != 0 && buffer.swizzle) {
+    return index >= buffer.records || offset + bytes > buffer.stride;
+  }
+  return uint64_t{index} * buffer.stride + offset + bytes + soffset > buffer.records;
+}
+
 // Address of a lane's element; nullopt when the range check drops it.
 std::optional<uint64_t> BufferAddress(const Wave& wave, const Buffer& buffer, uint32_t index,
                                       uint32_t offset, uint32_t soffset, unsigned bytes) {
-  const bool ten = wave.target->AtLeast10();
   // The scratch descriptor (thread id added) is bounded by the wave's own
   // memory instead, which the caller checks.
-  if (!buffer.add_tid) {
-    const bool structured = ten ? (buffer.oob == 0 || buffer.oob == 1) && buffer.stride != 0
-                                : buffer.stride != 0 && (buffer.swizzle || index != 0);
-    if (ten && buffer.oob == 2) {
-      if (buffer.records == 0) return std::nullopt;
-    } else if (structured) {
-      if (index >= buffer.records) return std::nullopt;
-      if (offset >= buffer.stride && (buffer.oob == 0 || !ten) && buffer.swizzle)
-        return std::nullopt;
-    } else if (uint64_t{offset} + bytes >
-               uint64_t{buffer.records} - std::min(soffset, buffer.records) * (ten ? 0u : 1u)) {
-      return std::nullopt;
-    }
-  }
+  const bool dropped =
+      !buffer.add_tid &&
+      (wave.target->AtLeast10() ? OutOfRange10(buffer, index, offset, bytes)
+                                : OutOfRange9(buffer, index, offset, soffset, bytes));
+  if (dropped) return std::nullopt;
   const uint64_t base = buffer.base + soffset;
   if (!buffer.swizzle) return base + uint64_t{index} * buffer.stride + offset;
   const uint64_t index_high = index / buffer.index_stride, index_low = index % buffer.index_stride;
