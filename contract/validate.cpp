@@ -497,8 +497,12 @@ void Validator::CheckDescriptors() {
     const patch::Generation& g = analysis->isa().generation();
     const Allocation p = DescriptorAllocation(g, a.descriptor, a.wavefront_size);
     const Allocation q = DescriptorAllocation(g, b.descriptor, b.wavefront_size);
+    // Accumulation registers begin where the others end: unused ones may go.
+    const bool agprs_lost =
+        q.agprs < 256 &&
+        analysis->mentioned().HasAny(static_cast<uint16_t>(patch::kAgpr0 + q.agprs), 256 - q.agprs);
     if (q.sgprs < p.sgprs || q.vgprs < p.vgprs || q.arch_vgprs < p.arch_vgprs ||
-        (g.unified_vgpr_file && q.agprs < p.agprs)) {
+        (q.agprs < p.agprs && agprs_lost)) {
       Find(StrCat("the register allocation of ", a.name, " shrank"), a.descriptor_vaddr);
     }
   }
