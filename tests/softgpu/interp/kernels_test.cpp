@@ -26,7 +26,7 @@ uint32_t Scramble(uint32_t x) {
 }
 
 // Target, stem of the object ("kernels0" is unoptimised, "kernels64" has waves
-// of 64 lanes), scheduling seed.
+// of 64 lanes, "kernelsp" preloaded arguments), scheduling seed.
 using Variant = std::tuple<std::string, std::string, uint64_t>;
 
 class Kernels : public testing::TestWithParam<Variant> {
@@ -310,6 +310,10 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(Wave64, Kernels,
                          testing::Combine(testing::Values("gfx1030", "gfx1100", "gfx1201"),
                                           testing::Values("kernels64"), testing::Values(7)),
+                         Name);
+INSTANTIATE_TEST_SUITE_P(Preload, Kernels,
+                         testing::Combine(testing::Values("gfx90a", "gfx942"),
+                                          testing::Values("kernelsp"), testing::Values(11)),
                          Name);
 
 }  // namespace
