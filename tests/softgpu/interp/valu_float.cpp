@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 
 #include "tests/softgpu/interp/valu_run.h"
 
@@ -205,6 +207,30 @@ F16 DivFixupHalf(F16 quotient, F16 denominator, F16 numerator) {
   return {std::copysign(q, sign)};
 }
 
+// The first 1201 fraction bits of 2/pi, most significant first; zero beyond.
+constexpr uint32_t kTwoOverPi[] = {
+    0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561,
+    0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484,
+    0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f,
+    0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b,
+    0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b0000,
+};
+
+// V_TRIG_PREOP_F64: 53 bits of 2/pi, chosen by a segment number and, for large
+// arguments, by the exponent; scaled to their place.
+double TwoOverPiSegment(double x, uint32_t segment) {
+  const int exponent = BiasedExponent(x);
+  const int shift = static_cast<int>(segment & 31) * 53 + std::max(0, exponent - 1077);
+  uint64_t bits = 0;
+  for (int i = shift; i < shift + 53; ++i) {
+    const size_t word = static_cast<size_t>(i / 32);
+    const uint32_t bit = word < std::size(kTwoOverPi) ? kTwoOverPi[word] >> (31 - i % 32) & 1 : 0;
+    bits = bits << 1 | bit;
+  }
+  const int scale = -53 - shift + (exponent >= 1968 ? 128 : 0);
+  return std::ldexp(static_cast<double>(bits), scale);
+}
+
 // Cube map face selection, by the largest magnitude (z, then y, then x).
 enum Face { kX, kY, kZ };
 Face MajorAxis(float x, float y, float z) {
@@ -350,6 +376,8 @@ constexpr VectorOp kOps[] = {
     {"V_FREXP_MANT_F64", &Run<([](double x) { return FrexpMantissa(x); }), Cost::kSparse>},
     {"V_FREXP_EXP_I32_F64", &Run<([](double x) { return FrexpExponent(x); }), Cost::kSparse>},
     {"V_FREXP_EXP_I32_F32", &Run<([](float x) { return FrexpExponent(x); }), Cost::kSparse>},
+    {"V_TRIG_PREOP_F64",
+     &Run<([](double a, u32 b) { return TwoOverPiSegment(a, b); }), Cost::kSparse>},
     {"V_FREXP_EXP_I16_F16",
      &Run<([](F16 x) { return static_cast<int16_t>(FrexpExponent(x.v)); }), Cost::kSparse>},
 

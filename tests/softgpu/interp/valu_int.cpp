@@ -163,8 +163,8 @@ constexpr VectorOp kOps[] = {
        return {a > b ? 0 : b - a, a > b};
      })>},
     {"V_ADDC_CO_U32", &Run<([](u32 a, u32 b, LaneBit c) -> WithCarry<u32> {
-       const u64 s = u64{a} + b + c.v;
-       return {static_cast<u32>(s), s >> 32 != 0};
+       const u32 t = a + b, s = t + c.v;
+       return {s, t < a || s < t};
      })>,
      kCarryOut | kMaskSource},
     {"V_SUBB_CO_U32", &Run<([](u32 a, u32 b, LaneBit c) -> WithCarry<u32> {

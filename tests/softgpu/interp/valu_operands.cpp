@@ -224,7 +224,8 @@ void StoreSdwa(Wave& w, const Inst& inst, const uint32_t* values, uint64_t mask)
 void Store16(Wave& w, const Inst& inst, const uint32_t* values, uint64_t mask) {
   uint32_t* d = RegisterLanes(w, inst.dst);
   const bool high = inst.op_sel_dst || inst.dst.hi16;
-  const bool preserve = high || (inst.op & kInstPreserveHigh);
+  // An SDWA destination of DWORD is the whole register.
+  const bool preserve = high || ((inst.op & kInstPreserveHigh) && !inst.sdwa.present);
   for (uint64_t m = mask; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
     const uint32_t v = values[l] & 0xffff;

@@ -402,6 +402,27 @@ TEST(ValuFloat, ModifiersClampAndOmod) {
   EXPECT_TRUE(std::isnan(F(rig.wave.V(0)[0])));
 }
 
+// The segments are consecutive bits of 2/pi: their sum is 2/pi to double precision,
+// and each is what the ones before leave over.
+TEST(ValuFloat, TrigPreopSegments) {
+  Rig rig;
+  rig.Fill64(2, B(1e10));
+  double segment[3];
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(rig.Run("V_TRIG_PREOP_F64", Vgpr(4, 2), {Vgpr(2, 2), Imm(i)}), Step::kNext);
+    segment[i] = D(rig.Get64(4, 0));
+  }
+  const long double two_over_pi = 2 / 3.14159265358979323846264338327950288L;
+  EXPECT_EQ(segment[0], D(0x3fe45f306dc9c882)) << "2/pi cut off after 53 bits";
+  EXPECT_NEAR(static_cast<double>((two_over_pi - segment[0]) * 0x1p60L), segment[1] * 0x1p60, 0.1);
+  EXPECT_LT(segment[1], 0x1p-53);
+  EXPECT_LT(segment[2], 0x1p-106);
+  // Beyond an exponent of 1077 the window moves with the argument.
+  rig.Fill64(2, B(0x1p55));  // biased 1078
+  ASSERT_EQ(rig.Run("V_TRIG_PREOP_F64", Vgpr(4, 2), {Vgpr(2, 2), Imm(0)}), Step::kNext);
+  EXPECT_EQ(D(rig.Get64(4, 0)), std::ldexp(0x08be60db939105, -54)) << "bits 2 to 54 of 2/pi";
+}
+
 // --- IEEE division as the compiler expands it ---------------------------------
 
 float DivideF32(Rig& rig, float n, float d) {
@@ -910,6 +931,16 @@ TEST(ValuSdwa, SelectsAndUnused) {
     ASSERT_EQ(rig.Run(inst), Step::kNext);
     EXPECT_EQ(rig.wave.V(0)[0], u.out) << int{u.sel} << " " << int{u.unused};
   }
+  // A 16-bit result written as DWORD clears the upper half, on gfx10 too.
+  Rig gfx10(Gen::kGfx10_3, 32);
+  gfx10.Fill(0, 0x55555555);
+  gfx10.Fill(1, 0x3c003c00);
+  Inst half = Rig::Make("V_ADD_F16", Vgpr(0), {Vgpr(1), Vgpr(1)});
+  half.sdwa.present = true;
+  half.src[0].sdwa_sel = 5;
+  half.src[1].sdwa_sel = 4;
+  ASSERT_EQ(gfx10.Run(half), Step::kNext);
+  EXPECT_EQ(gfx10.wave.V(0)[0], 0x4000u);
   Inst cmp = Rig::Make("V_CMP_EQ_U32", Sgpr(kVccLo, 2), {Vgpr(1), Vgpr(2)});
   cmp.sdwa.present = true;
   cmp.src[0].sdwa_sel = 0;
