@@ -1,0 +1,423 @@
+// Admission end to end with the real rewriter, over objects made by the
+// installed compiler.
+#include "contract/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "contract/catalogue.h"
+#include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/patch/analysis_assemble.h"
+
+namespace rjdbi::contract {
+namespace {
+
+using test::AsmKernel;
+using test::AssembleObject;
+using test::CompileOpenCl;
+using testing::HasSubstr;
+
+constexpr char kSource[] = R"(
+kernel void add(global int* a, global const int* b) {
+  local int tile[256];
+  int i = __builtin_amdgcn_workitem_id_x();
+  tile[i] = a[i];
+  __builtin_amdgcn_s_barrier();
+  a[i] += b[i] + tile[i ^ 1];
+}
+kernel void scale(global double* a, double by) {
+  a[__builtin_amdgcn_workitem_id_x()] *= by;
+}
+)";
+
+v1::Attachment Attach(const std::string& id, const std::string& kernel, const std::string& sites,
+                      const std::string& probe) {
+  v1::Attachment a;
+  a.set_id(id);
+  a.mutable_spec()->set_kernel_glob(kernel);
+  a.mutable_spec()->set_sites(sites);
+  a.mutable_spec()->set_probe(probe);
+  return a;
+}
+
+Admission AdmitAll(const std::vector<uint8_t>& object,
+                   const std::vector<v1::Attachment>& attachments,
+                   const Policy& policy = DefaultPolicy()) {
+  auto rewriter = patch::MakeTrampolineRewriter();
+  return Admit(object, attachments, policy, *rewriter);
+}
+
+bool IsAttached(const v1::Decision& d) {
+  return d.outcome() == v1::VERIFIED_ATTACH || d.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION;
+}
+
+size_t CountAttached(const v1::AdmissionRecord& r) {
+  size_t n = 0;
+  for (const auto& d : r.decisions()) n += IsAttached(d);
+  return n;
+}
+
+// What must hold of every record, whatever was asked.
+void ExpectConserved(const Admission& a) {
+  const v1::AdmissionRecord& r = a.record;
+  std::map<std::pair<std::string, std::string>, std::array<uint64_t, 3>> seen;
+  std::set<uint32_t> counters;
+  for (const v1::Decision& d : r.decisions()) {
+    auto& tally = seen[{d.site().location().kernel(), d.attachment_id()}];
+    ++tally[0];
+    if (IsAttached(d)) {
+      ++tally[1];
+      EXPECT_EQ(d.violations_size(), 0);
+      if (d.has_counter_index()) {
+        EXPECT_TRUE(counters.insert(d.counter_index()).second);
+      }
+      continue;
+    }
+    ++tally[2];
+    EXPECT_FALSE(d.has_counter_index());
+    ASSERT_GT(d.violations_size(), 0) << d.ShortDebugString();
+    for (const v1::Violation& v : d.violations()) {
+      EXPECT_NE(Find(v.constraint_id()), nullptr) << v.constraint_id();
+      EXPECT_FALSE(v.message().empty());
+      EXPECT_FALSE(v.next_step().empty());
+      EXPECT_EQ(v.location().kernel(), d.site().location().kernel());
+    }
+  }
+  EXPECT_EQ(counters.size(), r.counter_count());
+  if (!counters.empty()) {
+    EXPECT_EQ(*counters.rbegin(), r.counter_count() - 1) << "dense";
+  }
+  for (const v1::Coverage& c : r.coverage()) {
+    uint64_t refused = 0;
+    for (const auto& reason : c.refused()) refused += reason.sites();
+    EXPECT_EQ(c.requested(), c.attached() + c.degraded() + refused) << c.ShortDebugString();
+    const auto& tally = seen[{c.kernel(), c.attachment_id()}];
+    EXPECT_EQ(c.requested(), tally[0]);
+    EXPECT_EQ(c.attached() + c.degraded(), tally[1]);
+    EXPECT_EQ(refused, tally[2]);
+  }
+  EXPECT_EQ(r.patched_size(), a.patched.size());
+  EXPECT_EQ(a.patched.empty(), CountAttached(r) == 0);
+}
+
+class EachProcessor : public testing::TestWithParam<const char*> {};
+
+TEST_P(EachProcessor, EveryProbeAtEveryMemoryInstruction) {
+  const auto object = CompileOpenCl(GetParam(), kSource);
+  for (const char* probe : {"nop", "count-waves", "count-lanes"}) {
+    const Admission a = AdmitAll(object, {Attach("a1", "*", "memory", probe)});
+    ExpectConserved(a);
+    EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
+    EXPECT_EQ(a.record.kernels(), 2u);
+    ASSERT_GT(a.record.decisions_size(), 4);
+    // Code inside an s_clause is refused; everything else of these small kernels
+    // can take any probe.
+    for (const v1::Decision& d : a.record.decisions()) {
+      if (!IsAttached(d)) {
+        EXPECT_EQ(d.violations(0).constraint_id(), "RJD-S005") << d.ShortDebugString();
+      }
+    }
+    EXPECT_GT(CountAttached(a.record), 0u) << GetParam() << " " << probe;
+    EXPECT_EQ(a.record.counter_count() == 0, std::string(probe) == "nop");
+    EXPECT_EQ(a.fixups.size(), 2 * a.record.counter_count());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Processors, EachProcessor,
+                         testing::Values("gfx900", "gfx908", "gfx90a", "gfx942", "gfx1010",
+                                         "gfx1030", "gfx1100", "gfx1200"));
+
+TEST(Admission, SiteRecordIsComplete) {
+  const Admission a = AdmitAll(CompileOpenCl("gfx90a", kSource),
+                               {Attach("a1", "add", "ds_*,s_barrier,kernel+0x2", "count-waves")});
+  ExpectConserved(a);
+  std::set<int> classes;
+  bool missing = false;
+  for (const v1::Decision& d : a.record.decisions()) {
+    if (d.outcome() == v1::UNSUPPORTED_SITE) {
+      missing |= d.violations(0).constraint_id() == id::kNoInstruction;
+      continue;
+    }
+    const v1::Site& s = d.site();
+    classes.insert(s.site_class());
+    EXPECT_TRUE(s.movable());
+    EXPECT_EQ(s.location().kernel(), "add");
+    EXPECT_GT(s.location().code_object_vaddr(), s.location().kernel_offset());
+    EXPECT_THAT(s.location().instruction(),
+                testing::AnyOf(HasSubstr("ds_"), HasSubstr("s_barrier")));
+    EXPECT_GT(s.free_vgprs() + s.free_sgprs(), 0u);
+    EXPECT_EQ(d.effects().certainty(), v1::PROVEN);
+    EXPECT_EQ(d.delta().telemetry_bytes_per_event(), 8u);
+    EXPECT_GT(d.delta().injected_instructions(), 5u);
+    EXPECT_GT(d.delta().occupancy_waves_before(), 0);
+  }
+  EXPECT_TRUE(missing);
+  EXPECT_EQ(classes, (std::set<int>{v1::MEMORY, v1::BARRIER}));
+}
+
+TEST(Admission, IsDeterministicWhateverTheOrderOfAttachments) {
+  const auto object = CompileOpenCl("gfx1030", kSource);
+  const auto x = Attach("a1", "*", "memory", "count-waves"),
+             y = Attach("a2", "*", "ds_*", "count-lanes");
+  const Admission a = AdmitAll(object, {x, y}), b = AdmitAll(object, {y, x});
+  EXPECT_EQ(a.patched, b.patched);
+  EXPECT_EQ(a.record.SerializeAsString(), b.record.SerializeAsString());
+  ExpectConserved(a);
+  EXPECT_GT(CountAttached(a.record), 0u);
+}
+
+TEST(Admission, UnmatchedPatternIsARowOfCoverageAndNoError) {
+  const Admission a =
+      AdmitAll(CompileOpenCl("gfx90a", kSource), {Attach("a1", "nosuch*", "memory", "count-waves"),
+                                                  Attach("a2", "scale", "memory", "count-waves")});
+  EXPECT_EQ(a.record.object_violations_size(), 0);
+  bool row = false;
+  for (const auto& c : a.record.coverage()) {
+    if (c.attachment_id() != "a1") continue;
+    row = c.kernel().empty() && c.requested() == 0;
+  }
+  EXPECT_TRUE(row);
+  EXPECT_GT(CountAttached(a.record), 0u);
+}
+
+TEST(Admission, OneBadAttachmentLeavesOthersAlone) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  const Admission a = AdmitAll(
+      object,
+      {Attach("a1", "*", "memory", "nosuch"), Attach("a2", "*", "[", "count-waves"),
+       Attach("a3", "*", "kernel+zz", "count-waves"), Attach("a4", "*", "memory", "sabotage"),
+       Attach("a5", "*", "memory", "count-waves")});
+  ExpectConserved(a);
+  std::map<std::string, size_t> attached;
+  for (const auto& d : a.record.decisions()) attached[d.attachment_id()] += IsAttached(d);
+  EXPECT_EQ(attached["a4"], 0u);
+  EXPECT_GT(attached["a5"], 0u);
+  EXPECT_GE(a.record.object_violations_size(), 2);
+}
+
+TEST(Admission, SabotageNeedsBothConsents) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  for (const bool by_policy : {false, true}) {
+    for (const bool by_spec : {false, true}) {
+      Policy policy = DefaultPolicy();
+      policy.allow_sabotage = by_policy;
+      v1::Attachment asked = Attach("a1", "scale", "memory", "sabotage");
+      asked.mutable_spec()->set_allow_sabotage(by_spec);
+      const Admission a = AdmitAll(object, {asked}, policy);
+      ExpectConserved(a);
+      EXPECT_EQ(CountAttached(a.record) > 0, by_policy && by_spec);
+      std::set<std::string> expected, found;
+      if (!by_policy) expected.insert(std::string(id::kSabotageForbidden));
+      if (!by_spec) expected.insert(std::string(id::kSabotageNotAsked));
+      for (const auto& v : CheckSpec(asked.spec(), policy)) found.insert(v.constraint_id());
+      EXPECT_EQ(found, expected);
+      found.clear();
+      for (const auto& d : a.record.decisions()) {
+        for (const auto& v : d.violations()) found.insert(v.constraint_id());
+        if (!expected.empty()) {
+          EXPECT_EQ(d.outcome(), v1::REJECTED_EFFECT);
+        }
+      }
+      EXPECT_EQ(found, expected);
+    }
+  }
+}
+
+TEST(Admission, SpecsAreCheckedBeforeAnythingIsLoaded) {
+  const auto ids = [](v1::AttachmentSpec spec) {
+    std::set<std::string> out;
+    for (const auto& v : CheckSpec(spec, DefaultPolicy())) out.insert(v.constraint_id());
+    return out;
+  };
+  v1::AttachmentSpec good = Attach("", "*", "ds_*", "nop").spec();
+  EXPECT_TRUE(ids(good).empty());
+  v1::AttachmentSpec spec = good;
+  spec.set_probe("nosuch");
+  EXPECT_EQ(ids(spec), std::set<std::string>{"RJD-A002"});
+  spec = good;
+  spec.set_sites("kernel+zz");
+  EXPECT_EQ(ids(spec), std::set<std::string>{"RJD-A001"});
+  spec = good;
+  spec.clear_kernel_glob();
+  EXPECT_EQ(ids(spec), std::set<std::string>{"RJD-A006"});
+  spec = good;
+  spec.mutable_budget()->set_max_vgpr_delta(1000);
+  EXPECT_EQ(ids(spec), std::set<std::string>{"RJD-A005"});
+}
+
+// Every register of the allocation is live across the load.
+std::string AllLive(int vgprs) {
+  std::string body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\n";
+  for (int i = 1; i < vgprs; ++i) {
+    body += "v_mov_b32_e32 v" + std::to_string(i) + ", s4\n";
+  }
+  body += "v_mov_b32_e32 v0, 0\nglobal_load_dword v0, v0, s[4:5]\ns_waitcnt vmcnt(0)\n";
+  for (int i = 1; i < vgprs; ++i) {
+    body += "v_add_u32_e32 v0, v0, v" + std::to_string(i) + "\n";
+  }
+  return body + "v_mov_b32_e32 v1, 0\nglobal_store_dword v1, v0, s[4:5]\ns_endpgm";
+}
+
+TEST(Admission, GrowthIsHeldAgainstTheBudgetAndTheOwnerOfTheLimitIsNamed) {
+  AsmKernel k;
+  k.body = AllLive(64);
+  k.vgprs = 64;
+  k.sgprs = 10;
+  const auto object = AssembleObject("gfx90a", 64, {k});
+  v1::Attachment asked = Attach("a1", "k", "global_load*", "count-waves");
+  asked.mutable_spec()->mutable_budget()->set_max_vgpr_delta(0);
+  const Admission refused = AdmitAll(object, {asked});
+  ExpectConserved(refused);
+  ASSERT_EQ(refused.record.decisions_size(), 1);
+  const v1::Decision& d = refused.record.decisions(0);
+  EXPECT_EQ(d.outcome(), v1::OVER_BUDGET) << d.ShortDebugString();
+  EXPECT_EQ(d.violations(0).constraint_id(), id::kVgprBudget);
+  EXPECT_THAT(d.violations(0).limit(), HasSubstr("0 VGPRs (the attachment)"));
+
+  asked.mutable_spec()->mutable_budget()->set_max_vgpr_delta(8);
+  const Admission grown = AdmitAll(object, {asked});
+  ExpectConserved(grown);
+  const v1::Decision& e = grown.record.decisions(0);
+  EXPECT_EQ(e.outcome(), v1::ATTACH_WITH_DECLARED_DEGRADATION) << e.ShortDebugString();
+  EXPECT_EQ(e.delta().vgpr(), 8);
+  EXPECT_EQ(e.delta().occupancy_waves_before(), 8);
+  EXPECT_EQ(e.delta().occupancy_waves_after(), 7);
+  ASSERT_EQ(e.degradations_size(), 1);
+  EXPECT_EQ(e.degradations(0).constraint_id(), id::kOccupancyFalls);
+}
+
+TEST(Admission, InstructionBudget) {
+  v1::Attachment asked = Attach("a1", "*", "memory", "count-waves");
+  asked.mutable_spec()->mutable_budget()->set_max_injected_instructions_per_event(5);
+  const Admission a = AdmitAll(CompileOpenCl("gfx90a", kSource), {asked});
+  ExpectConserved(a);
+  EXPECT_EQ(CountAttached(a.record), 0u);
+  for (const auto& d : a.record.decisions()) {
+    EXPECT_EQ(d.outcome(), v1::OVER_BUDGET);
+    EXPECT_EQ(d.violations(0).constraint_id(), id::kInstructionBudget);
+  }
+}
+
+TEST(Admission, TelemetryBudgetKeepsTheFirstSites) {
+  v1::Attachment asked = Attach("a1", "*", "memory", "count-waves");
+  asked.mutable_spec()->mutable_budget()->set_expected_events_per_second(1000);
+  asked.mutable_spec()->mutable_budget()->set_max_telemetry_bytes_per_second(16000);
+  const Admission a = AdmitAll(CompileOpenCl("gfx90a", kSource), {asked});
+  ExpectConserved(a);
+  EXPECT_EQ(CountAttached(a.record), 2u);
+  EXPECT_TRUE(IsAttached(a.record.decisions(0)));
+  EXPECT_TRUE(IsAttached(a.record.decisions(1)));
+  EXPECT_EQ(a.record.decisions(2).violations(0).constraint_id(), id::kTelemetryBudget);
+}
+
+TEST(Admission, CodeGrowthBudgetGivesUpSitesFromTheEnd) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  v1::Attachment asked = Attach("a1", "*", "memory", "count-waves");
+  const Admission all = AdmitAll(object, {asked});
+  const auto growth = all.patched.size() - object.size();
+  asked.mutable_spec()->mutable_budget()->set_max_code_growth_bytes(growth - 1);
+  const Admission some = AdmitAll(object, {asked});
+  ExpectConserved(some);
+  EXPECT_LT(CountAttached(some.record), CountAttached(all.record));
+  bool refused = false;
+  for (const auto& d : some.record.decisions()) {
+    if (refused) {
+      EXPECT_FALSE(IsAttached(d));
+    }
+    refused |= d.outcome() == v1::OVER_BUDGET;
+  }
+  EXPECT_TRUE(refused);
+  asked.mutable_spec()->mutable_budget()->set_max_code_growth_bytes(0);
+  EXPECT_TRUE(AdmitAll(object, {asked}).patched.empty());
+}
+
+TEST(Admission, ObjectsThatCannotBeWorkedOnAreRefusedWithCoverage) {
+  const std::vector<uint8_t> good = CompileOpenCl("gfx90a", kSource);
+  std::vector<uint8_t> truncated(good.begin(), good.begin() + 100),
+      text = {'h', 'e', 'l', 'l', 'o'};
+  std::vector<uint8_t> foreign = good;
+  foreign[18] = 62;  // EM_X86_64
+  for (const auto& bytes : {truncated, text, std::vector<uint8_t>(), foreign}) {
+    const Admission a = AdmitAll(bytes, {Attach("a1", "*", "memory", "count-waves")});
+    EXPECT_TRUE(a.patched.empty());
+    ASSERT_EQ(a.record.object_violations_size(), 1);
+    EXPECT_EQ(a.record.object_violations(0).constraint_id(), id::kObjectMalformed);
+    ASSERT_EQ(a.record.coverage_size(), 1);
+    EXPECT_EQ(a.record.coverage(0).attachment_id(), "a1");
+    EXPECT_EQ(a.record.code_object_sha256().size(), 64u);
+  }
+  Policy small = DefaultPolicy();
+  small.max_code_object_bytes = 1000;
+  const Admission a = AdmitAll(good, {Attach("a1", "*", "memory", "count-waves")}, small);
+  EXPECT_EQ(a.record.object_violations(0).constraint_id(), id::kObjectTooLarge);
+}
+
+// A rewriter whose plans do something else than they say: the engine's own
+// reading of the machine code decides.
+class LyingRewriter : public patch::Rewriter {
+ public:
+  explicit LyingRewriter(std::string text) : text_(std::move(text)) {}
+  std::variant<patch::SitePlan, patch::Refusal> Plan(const patch::KernelAnalysis& kernel,
+                                                     uint32_t instruction,
+                                                     const patch::ProbeRequest& request) override {
+    auto plan = honest_->Plan(kernel, instruction, request);
+    auto bytes = kernel.isa().Assemble(text_);
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    if (auto* p = std::get_if<patch::SitePlan>(&plan)) {
+      p->sequence = *bytes;
+      p->fixups.clear();
+    }
+    return plan;
+  }
+  absl::StatusOr<patch::RewriteResult> Emit(
+      const patch::CodeObject& object, const std::vector<const patch::KernelAnalysis*>& kernels,
+      const std::vector<patch::SitePlan>& plans) override {
+    auto result = honest_->Emit(object, kernels, plans);
+    if (result.ok() && corrupt_) result->image[object.bytes().size() / 2] ^= 0xff;
+    return result;
+  }
+  bool corrupt_ = false;
+
+ private:
+  std::unique_ptr<patch::Rewriter> honest_ = patch::MakeTrampolineRewriter();
+  std::string text_;
+};
+
+TEST(Admission, PlansAreNotBelieved) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  const std::pair<const char*, std::string_view> lies[] = {
+      {"s_barrier", id::kSyncUndeclared},
+      {"s_mov_b64 exec, 0", id::kStateChanged},
+      {"global_store_dword v[0:1], v2, off", id::kMemoryUndeclared},
+      {"s_trap 2", id::kForbidden},
+  };
+  for (const auto& [text, expected] : lies) {
+    LyingRewriter liar(text);
+    const Admission a = Admit(object, {Attach("a1", "*", "memory", "nop")}, DefaultPolicy(), liar);
+    ExpectConserved(a);
+    EXPECT_EQ(CountAttached(a.record), 0u) << text;
+    std::set<std::string> ids;
+    for (const auto& v : a.record.decisions(0).violations()) ids.insert(v.constraint_id());
+    EXPECT_EQ(a.record.decisions(0).outcome(), v1::REJECTED_EFFECT);
+    EXPECT_EQ(ids.count(std::string(expected)), 1u) << text;
+  }
+}
+
+TEST(Admission, AnImageThatFailsValidationIsNeverShipped) {
+  LyingRewriter corrupting("s_nop 0");
+  corrupting.corrupt_ = true;
+  const Admission a = Admit(CompileOpenCl("gfx90a", kSource), {Attach("a1", "*", "memory", "nop")},
+                            DefaultPolicy(), corrupting);
+  ExpectConserved(a);
+  EXPECT_TRUE(a.patched.empty());
+  EXPECT_TRUE(a.fixups.empty());
+  ASSERT_GE(a.record.object_violations_size(), 1);
+  EXPECT_EQ(a.record.object_violations(0).constraint_id(), id::kValidationFailed);
+}
+
+}  // namespace
+}  // namespace rjdbi::contract

@@ -1,0 +1,81 @@
+// What a person reads.
+#include "contract/render.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace rjdbi::contract {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::Violation Example() {
+  v1::Location l;
+  l.set_kernel("reduce");
+  l.set_kernel_offset(0x40);
+  l.set_instruction("ds_add_u32 v1, v2");
+  return MakeViolation(id::kSgprBudget, "12 SGPRs", "8 SGPRs (the attachment)", l,
+                       "the probe needs 12 SGPRs, the attachment allows 8");
+}
+
+TEST(Render, ViolationNamesPlaceLimitAndNextStep) {
+  EXPECT_EQ(RenderViolation(Example()),
+            "error[RJD-B001]: the probe needs 12 SGPRs, the attachment allows 8\n"
+            "  --> reduce+0x40: ds_add_u32 v1, v2\n"
+            "  observed: 12 SGPRs\n"
+            "  limit: 8 SGPRs (the attachment)\n"
+            "  help: raise --max-sgpr-delta, or choose a site with more free scalar registers.\n");
+}
+
+TEST(Render, ProbeWitnessAndManifestLine) {
+  v1::Violation v = Example();
+  v.mutable_location()->set_in_probe(true);
+  v.mutable_location()->set_probe_offset(12);
+  v.mutable_location()->set_manifest_line(7);
+  EXPECT_THAT(RenderViolation(v), HasSubstr("  --> reduce+0x40\n"
+                                            "  --> probe+0xc: ds_add_u32 v1, v2\n"
+                                            "  --> manifest line 7\n"));
+}
+
+TEST(Render, ColourOnlyWhenAsked) {
+  EXPECT_THAT(RenderViolation(Example()), Not(HasSubstr("\033")));
+  EXPECT_THAT(RenderViolation(Example(), {true}), HasSubstr("\033[1;31merror[RJD-B001]"));
+}
+
+TEST(Render, ForeignNamesCannotDriveTheTerminal) {
+  v1::Violation v = Example();
+  v.mutable_location()->set_kernel("evil\033[2Jname\n");
+  EXPECT_THAT(RenderViolation(v), HasSubstr("evil?[2Jname?+0x40"));
+}
+
+TEST(Render, CoverageShowsReasonsAndUnmatchedAttachments) {
+  v1::AdmissionRecord r;
+  v1::Coverage* c = r.add_coverage();
+  c->set_kernel("_Z5scalePfi");
+  c->set_attachment_id("a1");
+  c->set_requested(5);
+  c->set_attached(2);
+  c->set_degraded(1);
+  c->set_not_selected(30);
+  auto* reason = c->add_refused();
+  reason->set_constraint_id("RJD-S005");
+  reason->set_sites(2);
+  r.add_coverage()->set_attachment_id("a2");
+  const std::string text = RenderCoverage(r.coverage());
+  EXPECT_THAT(text, HasSubstr("scale(float*, int)"));
+  EXPECT_THAT(text, HasSubstr("RJD-S005 x2"));
+  EXPECT_THAT(text, HasSubstr("attachment a2 covers no kernel"));
+}
+
+TEST(Render, EntryIsWrapped) {
+  const std::string text = RenderEntry(*Find("RJD-S005"));
+  EXPECT_EQ(text.rfind("RJD-S005: the site lies inside a clause\n", 0), 0u);
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    EXPECT_LE(end - begin, 78u) << text.substr(begin, end - begin);
+  }
+}
+
+}  // namespace
+}  // namespace rjdbi::contract

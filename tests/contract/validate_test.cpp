@@ -1,0 +1,187 @@
+// The validator, by corrupting each part of an image that was fine.
+#include "contract/validate.h"
+
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/patch/analysis_assemble.h"
+
+namespace rjdbi::contract {
+namespace {
+
+using testing::HasSubstr;
+
+// Two counted loads in one kernel, another kernel untouched.
+class Validation : public testing::Test {
+ protected:
+  Validation() : loaded_(Object()) {
+    kernel_ = &loaded_.Kernel("k");
+    auto rewriter = patch::MakeTrampolineRewriter();
+    for (int n : {0, 1}) {
+      const uint32_t i = test::Loaded::Find(*kernel_, "global_load_dword", n);
+      auto plan = rewriter->Plan(*kernel_, i, {patch::Probe::kCountWaves, uint32_t(n), 16, 8});
+      EXPECT_TRUE(std::holds_alternative<patch::SitePlan>(plan));
+      plans_.push_back(std::get<patch::SitePlan>(plan));
+    }
+    auto result = rewriter->Emit(loaded_.object(), {kernel_}, plans_);
+    EXPECT_TRUE(result.ok()) << result.status();
+    result_ = *std::move(result);
+    auto parsed = patch::CodeObject::Parse(result_.image);
+    EXPECT_TRUE(parsed.ok());
+    image_ = std::make_unique<patch::CodeObject>(*parsed);
+  }
+
+  static std::vector<uint8_t> Object() {
+    test::AsmKernel k, other;
+    k.body =
+        "s_load_dwordx2 s[4:5], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v1, 0\n"
+        "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5] offset:4\n"
+        "s_waitcnt vmcnt(0)\nv_add_u32_e32 v2, v2, v3\nglobal_store_dword v1, v2, s[4:5]\n"
+        "s_endpgm";
+    other.name = "other";
+    other.body = "s_nop 0\ns_endpgm";
+    return test::AssembleObject("gfx90a", 64, {k, other});
+  }
+
+  uint64_t At(uint64_t vaddr) const { return *image_->VaddrToOffset(vaddr); }
+  void Flip(uint64_t offset) { result_.image[offset] ^= 0x04; }
+  uint64_t Anchor(int n) const {
+    return kernel_->kernel().entry_vaddr + kernel_->instructions()[plans_[n].instruction].offset;
+  }
+  std::string Findings() {
+    std::string text;
+    const auto report = ValidateImage(loaded_.object(), {kernel_}, plans_, result_);
+    for (const auto& f : report.findings) text += f.what + "\n";
+    return text;
+  }
+
+  test::Loaded loaded_;
+  const patch::KernelAnalysis* kernel_ = nullptr;
+  std::vector<patch::SitePlan> plans_;
+  patch::RewriteResult result_;
+  std::unique_ptr<patch::CodeObject> image_;
+};
+
+TEST_F(Validation, WhatTheRewriterMakesIsFine) {
+  EXPECT_EQ(Findings(), "");
+  const auto report = ValidateImage(loaded_.object(), {kernel_}, plans_, result_);
+  // The jump there, the sequence, the jump back.
+  EXPECT_EQ(report.executed_instructions[0], plans_[0].injected_instructions);
+}
+
+TEST_F(Validation, AnotherInstructionChanged) {
+  Flip(At(kernel_->kernel().entry_vaddr));
+  EXPECT_THAT(Findings(), HasSubstr("an original byte changed"));
+}
+
+TEST_F(Validation, AnotherKernelChanged) {
+  Flip(At(loaded_.object().kernels()[1].entry_vaddr));
+  EXPECT_THAT(Findings(), HasSubstr("an original byte changed"));
+}
+
+TEST_F(Validation, AnotherKernelsDescriptorChanged) {
+  for (size_t i = 0; i < 2; ++i) {
+    const auto& k = loaded_.object().kernels()[i];
+    if (k.name == "other") Flip(At(k.descriptor_vaddr + 48));
+  }
+  EXPECT_NE(Findings(), "");
+}
+
+TEST_F(Validation, AnchorLeadsElsewhere) {
+  Flip(At(Anchor(0)));
+  EXPECT_NE(Findings(), "");
+}
+
+TEST_F(Validation, AnchorPutBack) {
+  const auto original = loaded_.object().AtVaddr(Anchor(0), 8);
+  std::copy(original.begin(), original.end(), result_.image.begin() + At(Anchor(0)));
+  EXPECT_THAT(Findings(), HasSubstr("the anchor is not a branch"));
+}
+
+TEST_F(Validation, AnchorsExchanged) {
+  std::swap(result_.sites[0].trampoline_vaddr, result_.sites[1].trampoline_vaddr);
+  EXPECT_THAT(Findings(), HasSubstr("the anchor leads to"));
+}
+
+TEST_F(Validation, EachByteOfATrampolineCounts) {
+  const uint64_t start = result_.sites[0].trampoline_vaddr;
+  const uint64_t size = plans_[0].sequence.size() + 8 + 4;  // displaced, jump back
+  for (uint64_t i = 0; i < size; ++i) {
+    bool fixup = false;
+    for (const auto& f : plans_[0].fixups) fixup |= i >= f.offset && i < f.offset + 4;
+    if (fixup) continue;
+    Flip(At(start + i));
+    EXPECT_NE(Findings(), "") << "byte " << i;
+    Flip(At(start + i));
+  }
+  EXPECT_EQ(Findings(), "");
+}
+
+TEST_F(Validation, DescriptorChangedBeyondRegisters) {
+  const uint64_t descriptor = At(kernel_->kernel().descriptor_vaddr);
+  for (const uint64_t byte : {0u, 4u, 8u, 16u, 40u, 50u, 52u, 56u}) {
+    Flip(descriptor + byte);
+    EXPECT_NE(Findings(), "") << "descriptor byte " << byte;
+    Flip(descriptor + byte);
+  }
+  EXPECT_EQ(Findings(), "");
+}
+
+TEST_F(Validation, AllocationTooSmallForTheTrampoline) {
+  // ACCUM_OFFSET 0: four architectural registers, and less than before.
+  result_.image[At(kernel_->kernel().descriptor_vaddr) + 44] &= 0xc0;
+  const std::string findings = Findings();
+  EXPECT_THAT(findings, HasSubstr("shrank"));
+}
+
+TEST_F(Validation, FixupsMissingExtraOrWrong) {
+  auto fixups = result_.fixups;
+  result_.fixups.pop_back();
+  EXPECT_THAT(Findings(), HasSubstr("missing"));
+  result_.fixups = fixups;
+  result_.fixups[0].addend += 8;
+  EXPECT_THAT(Findings(), HasSubstr("belongs to no admitted sequence"));
+  result_.fixups = fixups;
+  result_.fixups.push_back(fixups[0]);
+  EXPECT_THAT(Findings(), HasSubstr("belongs to no admitted sequence"));
+  result_.fixups = fixups;
+  result_.fixups[0].offset += 4;
+  EXPECT_NE(Findings(), "");
+}
+
+TEST_F(Validation, SegmentsAndHeaders) {
+  const std::vector<uint8_t> good = result_.image;
+  Elf64_Ehdr header;
+  std::memcpy(&header, good.data(), sizeof header);
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr p;
+    const uint64_t at = header.e_phoff + i * sizeof p;
+    std::memcpy(&p, good.data() + at, sizeof p);
+    if (p.p_type != PT_LOAD) continue;
+    p.p_flags ^= PF_W;
+    std::memcpy(result_.image.data() + at, &p, sizeof p);
+    EXPECT_NE(Findings(), "") << "program header " << i;
+    result_.image = good;
+  }
+  result_.image.resize(result_.image.size() / 2);
+  EXPECT_NE(Findings(), "");
+  result_.image.clear();
+  EXPECT_NE(Findings(), "");
+  result_.image =
+      std::vector<uint8_t>(loaded_.object().bytes().begin(), loaded_.object().bytes().end());
+  EXPECT_THAT(Findings(), HasSubstr("load segments"));
+}
+
+TEST_F(Validation, AnotherSequenceThanTheAdmittedOne) {
+  plans_[1].sequence[0] ^= 1;
+  EXPECT_THAT(Findings(), HasSubstr("not the admitted sequence"));
+}
+
+}  // namespace
+}  // namespace rjdbi::contract
