@@ -1,5 +1,10 @@
 // The instruction set behind one narrow interface: decode, print, assemble.
 // LLVM MC does the work; no LLVM type appears here. One Isa per thread.
+//
+// Register effects are those of the instruction alone: between s_set_gpr_idx_on
+// and s_set_gpr_idx_off (gfx9) vector operands are indexed by M0 in addition,
+// and a region must be recognised by the caller. v_movrel* and s_movrel* claim
+// the whole register file. In wave32, implicit VCC and EXEC are the low halves.
 #ifndef PATCH_ISA_ISA_H_
 #define PATCH_ISA_ISA_H_
 
