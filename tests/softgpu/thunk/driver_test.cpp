@@ -523,12 +523,10 @@ TEST_F(DriverTest, ForkedChildFailsInsteadOfHanging) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(20);
-      hsa_signal_t signal;
       // Needs the driver, which the child has not opened.
       hsa_queue_t* queue = nullptr;
       const bool failed = hsa_queue_create(gpu.gpu(), 64, HSA_QUEUE_TYPE_MULTI, nullptr, nullptr,
                                            UINT32_MAX, UINT32_MAX, &queue) != HSA_STATUS_SUCCESS;
-      static_cast<void>(signal);
       _exit(failed ? 7 : 8);
     }
     int status = 0;
