@@ -14,7 +14,7 @@ find_package(yaml-cpp CONFIG REQUIRED)
 
 # LLVM 19 or newer, as the one shared library. Its headers stay behind
 # patch/isa and tests/softgpu/interp.
-foreach(version 19 20 21)
+foreach(version 19.1 20.1 21.1)
   if(NOT LLVM_FOUND)
     find_package(LLVM ${version} CONFIG QUIET PATHS /usr/lib/llvm-${version})
   endif()
