@@ -36,7 +36,9 @@ std::string Bash(const CLI::App& app) {
       "_rjctl() {\n"
       "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb= options= w\n"
       "  for w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-      "    case \" ", VerbNames(app), " \" in *\" $w \"*) verb=$w; break ;; esac\n"
+      "    case \" ",
+      VerbNames(app),
+      " \" in *\" $w \"*) verb=$w; break ;; esac\n"
       "  done\n"
       "  case $before in\n"
       "    -o|--output) COMPREPLY=($(compgen -W 'table json' -- \"$word\")); return ;;\n"
@@ -47,12 +49,14 @@ std::string Bash(const CLI::App& app) {
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n"
       "  esac\n"
-      "  case $verb in\n", cases,
-      "    *) COMPREPLY=($(compgen -W \"", VerbNames(app), LongNames(app),
+      "  case $verb in\n",
+      cases, "    *) COMPREPLY=($(compgen -W \"", VerbNames(app), LongNames(app),
       "\" -- \"$word\")); return ;;\n"
       "  esac\n"
       "  if [[ $word == -* ]]; then\n"
-      "    COMPREPLY=($(compgen -W \"$options", LongNames(app), "\" -- \"$word\"))\n"
+      "    COMPREPLY=($(compgen -W \"$options",
+      LongNames(app),
+      "\" -- \"$word\"))\n"
       "  elif [[ $verb == run ]]; then\n"
       "    COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
       "  else\n"

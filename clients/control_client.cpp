@@ -33,19 +33,19 @@ ControlClient::ControlClient(std::string socket_path)
 ControlClient::~ControlClient() = default;
 
 // Every method is the same call with other types.
-#define RJDBI_CONTROL_METHOD(Method)                                                            \
-  absl::Status ControlClient::Method(const v1::Method##Request& request,                        \
-                                     v1::Method##Reply& reply) {                                \
-    grpc::ClientContext context;                                                                \
-    context.set_deadline(std::chrono::system_clock::now() + kDeadline);                         \
-    const grpc::Status status = connection_->stub->Method(&context, request, &reply);           \
-    if (status.ok()) return absl::OkStatus();                                                   \
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {                                 \
-      return absl::UnavailableError(                                                            \
-          absl::StrCat("no rjdbid answers on ", socket_path_, ": ", status.error_message()));   \
-    }                                                                                           \
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),                     \
-                        status.error_message());                                                \
+#define RJDBI_CONTROL_METHOD(Method)                                                          \
+  absl::Status ControlClient::Method(const v1::Method##Request& request,                      \
+                                     v1::Method##Reply& reply) {                              \
+    grpc::ClientContext context;                                                              \
+    context.set_deadline(std::chrono::system_clock::now() + kDeadline);                       \
+    const grpc::Status status = connection_->stub->Method(&context, request, &reply);         \
+    if (status.ok()) return absl::OkStatus();                                                 \
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {                               \
+      return absl::UnavailableError(                                                          \
+          absl::StrCat("no rjdbid answers on ", socket_path_, ": ", status.error_message())); \
+    }                                                                                         \
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),                   \
+                        status.error_message());                                              \
   }
 RJDBI_CONTROL_METHOD(Attach)
 RJDBI_CONTROL_METHOD(Detach)

@@ -62,7 +62,8 @@ void PrintGpus(const Output& out, const v1::GetStatusReply& reply) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const v1::Gpu& gpu : reply.gpus()) {
-    rows.push_back({absl::StrCat(gpu.index()), gpu.isa(), gpu.pci_address(), Printable(gpu.name())});
+    rows.push_back(
+        {absl::StrCat(gpu.index()), gpu.isa(), gpu.pci_address(), Printable(gpu.name())});
   }
   out.Table({"GPU", "ISA", "PCI", "NAME"}, rows);
 }
@@ -98,8 +99,8 @@ int CoverageExit(const v1::GetCoverageReply& reply) {
   const v1::Coverage& total = reply.total();
   const uint64_t done = total.attached() + total.degraded();
   if (done == 0) return kRefused;  // vacuous, if nothing was requested
-  const bool whole =
-      done == total.requested() && reply.gaps_size() == 0 && reply.unmatched_attachments_size() == 0;
+  const bool whole = done == total.requested() && reply.gaps_size() == 0 &&
+                     reply.unmatched_attachments_size() == 0;
   return whole ? kOk : kPartial;
 }
 
@@ -154,10 +155,10 @@ int Status(const Context& context) {
   }
   out.Print(absl::StrFormat("rjdbid %s, pid %d, since %s\n", reply.version(), reply.pid(),
                             FormatTime(reply.started_unix_ns())));
-  out.Print(absl::StrFormat("cache: %d hits, %d misses, %d entries, %s; %s received from agents\n\n",
-                            reply.cache_hits(), reply.cache_misses(), reply.cache_entries(),
-                            FormatBytes(reply.cache_bytes()),
-                            FormatBytes(reply.uploaded_bytes())));
+  out.Print(
+      absl::StrFormat("cache: %d hits, %d misses, %d entries, %s; %s received from agents\n\n",
+                      reply.cache_hits(), reply.cache_misses(), reply.cache_entries(),
+                      FormatBytes(reply.cache_bytes()), FormatBytes(reply.uploaded_bytes())));
   PrintAttachments(out, reply);
   out.Print("\n");
   PrintSessions(out, reply);

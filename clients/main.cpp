@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <iostream>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -152,9 +152,9 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   constexpr char kSpecHelp[] = "kernel=GLOB,sites=SELECTOR,probe=NAME[,KEY=VALUE...]";
   CLI::App* verb = Verb(app, a, "run", "Run a program with the agent loaded",
                         [&a](const Context& c) { return Run(c, a.run); });
-  verb->prefix_command();
-  verb->footer("Usage: rjctl run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
-               "The exit code is the command's (128 + N after signal N).");
+  verb->footer(
+      "Usage: rjctl run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
+      "The exit code is the command's (128 + N after signal N).");
   verb->add_option("--agent", a.run.agent_library, "Agent library")->type_name("FILE");
   verb->add_option("--agent-socket", a.run.agent_socket, "Where the agent finds rjdbid")
       ->type_name("PATH");
@@ -205,29 +205,48 @@ int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** a
   return code;
 }
 
+// `run`'s command takes everything from its first word on, so that its options
+// are never taken for ours. Returns how many arguments are ours.
+int OwnArguments(int argc, char** argv) {
+  static const std::set<std::string> kWithValue = {
+      "--agent", "--agent-socket", "--attach", "--socket", "--output", "-o", "--color"};
+  bool run = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--") return run ? i : argc;
+    if (kWithValue.count(argument) != 0) {
+      ++i;
+    } else if (argument[0] != '-') {
+      if (run) return i;
+      if (argument != "run") return argc;  // another verb
+      run = true;
+    }
+  }
+  return argc;
+}
+
 int Main(int argc, char** argv) {
   Arguments a;
   CLI::App app("rjctl asks rjdbid which probes are in the GPU code that processes run.", "rjctl");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("rjctl ") + RJDBI_VERSION);
-  app.add_option("-o,--output", a.format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}));
+  app.add_option("-o,--output", a.format, "table or json")->check(CLI::IsMember({"table", "json"}));
   app.add_option("--color", a.output.color, "auto, always, never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   app.add_option("--socket", a.socket, "rjdbid's control socket (RJDBI_CONTROL_SOCKET)")
       ->type_name("PATH");
-  app.footer("Exit codes: 0 ok, 1 internal error, 2 usage, 3 refused or vacuous, "
-             "4 partial coverage, 5 rjdbid unreachable.");
+  app.footer(
+      "Exit codes: 0 ok, 1 internal error, 2 usage, 3 refused or vacuous, "
+      "4 partial coverage, 5 rjdbid unreachable.");
   AddRunAndAdmit(app, a);
   AddAttach(app, a);
   AddQueries(app, a);
   try {
-    app.parse(argc, argv);
+    const int own = OwnArguments(argc, argv);
+    a.run.command.assign(argv + own, argv + argc);
+    app.parse(own, argv);
   } catch (const CLI::ParseError& e) {
     return UsageError(app, e, argc, argv);
-  }
-  for (CLI::App* verb : app.get_subcommands()) {
-    if (verb->get_name() == "run") a.run.command = verb->remaining();
   }
   a.output.json = a.format == "json";
   const Output out(a.output);

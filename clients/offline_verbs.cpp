@@ -197,15 +197,15 @@ int Admit(const Context& context, const AdmitOptions& options) {
     if (absl::Status s = WriteImage(options.image, admission.patched); !s.ok()) {
       return context.out.Fail(s);
     }
-    context.out.Note(absl::StrFormat(
-        "wrote %s (%d bytes; %d words are for the loader to fill in)", options.image,
-        admission.patched.size(), admission.fixups.size()));
+    context.out.Note(absl::StrFormat("wrote %s (%d bytes; %d words are for the loader to fill in)",
+                                     options.image, admission.patched.size(),
+                                     admission.fixups.size()));
   }
   if (context.out.json()) {
     context.out.Json(admission.record);
   } else {
-    context.out.Print(contract::RenderRecord(admission.record, !options.all_decisions,
-                                             context.out.render()));
+    context.out.Print(
+        contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));
   }
   if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
   return RecordExit(admission.record);

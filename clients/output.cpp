@@ -92,8 +92,7 @@ int Output::FailUsage(const std::string& message) const {
   return Fail(absl::InvalidArgumentError(message));
 }
 
-void Output::Violations(
-    const google::protobuf::RepeatedPtrField<v1::Violation>& violations) const {
+void Output::Violations(const google::protobuf::RepeatedPtrField<v1::Violation>& violations) const {
   for (const v1::Violation& violation : violations) {
     const std::string text = contract::RenderViolation(violation, render_error());
     std::fwrite(text.data(), 1, text.size(), stderr);

@@ -37,8 +37,8 @@ class Output {
   contract::RenderOptions render() const { return {out_colour_}; }
   contract::RenderOptions render_error() const { return {err_colour_}; }
 
-  void Print(const std::string& text) const;       // data
-  void Note(const std::string& text) const;        // one line for people; silent in JSON mode
+  void Print(const std::string& text) const;  // data
+  void Note(const std::string& text) const;   // one line for people; silent in JSON mode
   void Json(const google::protobuf::Message& message) const;  // one whole object
   // "error: ..." (JSON mode: {"error": {...}} on standard output); the exit code.
   int Fail(const absl::Status& status) const;
@@ -57,9 +57,9 @@ class Output {
   bool out_colour_ = false, err_colour_ = false;
 };
 
-std::string FormatBytes(uint64_t bytes);        // "1.5 MiB"
-std::string FormatTime(int64_t unix_ns);        // "2024-05-01 12:00:00", "-" for 0
-std::string Printable(const std::string& text); // control characters replaced
+std::string FormatBytes(uint64_t bytes);         // "1.5 MiB"
+std::string FormatTime(int64_t unix_ns);         // "2024-05-01 12:00:00", "-" for 0
+std::string Printable(const std::string& text);  // control characters replaced
 
 }  // namespace rjdbi::clients
 

@@ -41,16 +41,16 @@ absl::StatusOr<std::string> FindAgent(const std::string& given) {
     places = {given};
   } else {
     const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-    places = {here / "../agent" / kAgentName,                          // build tree
+    places = {here / "../agent" / kAgentName,                              // build tree
               here / ".." / RJDBI_RELATIVE_LIBDIR / "rjdbi" / kAgentName,  // relocated install
               fs::path(RJDBI_FULL_LIBDIR) / "rjdbi" / kAgentName};
   }
   for (const fs::path& place : places) {
     if (fs::exists(place, error)) return fs::weakly_canonical(place, error).string();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the agent library was not found (looked for ", places.back().string(),
-                   "); name it with --agent"));
+  return absl::InvalidArgumentError(absl::StrCat("the agent library was not found (looked for ",
+                                                 places.back().string(),
+                                                 "); name it with --agent"));
 }
 
 // `value` added to a list in the environment, unless it is in there already.
@@ -79,8 +79,7 @@ bool Answers(const std::string& path) {
   if (path.size() >= sizeof(address.sun_path)) return false;
   path.copy(address.sun_path, path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool ok =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   close(fd);
   return ok;
 }
@@ -219,12 +218,12 @@ int Run(const Context& context, const RunOptions& given) {
     if (!spec.ok()) return context.out.Fail(spec.status());
     specs.push_back(*spec);
   }
-  const std::string socket =
-      options.agent_socket.empty() ? EnvOr("RJDBI_SOCKET", kDefaultAgentSocket)
-                                   : options.agent_socket;
+  const std::string socket = options.agent_socket.empty()
+                                 ? EnvOr("RJDBI_SOCKET", kDefaultAgentSocket)
+                                 : options.agent_socket;
   if (!Answers(socket)) {
-    context.out.Note(absl::StrCat("warning: no rjdbid answers on ", socket,
-                                  "; the program runs unobserved"));
+    context.out.Note(
+        absl::StrCat("warning: no rjdbid answers on ", socket, "; the program runs unobserved"));
   }
   int pipe_fds[2] = {-1, -1};
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return kInternal;

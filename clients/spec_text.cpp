@@ -88,8 +88,10 @@ absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text) {
     if (equals == absl::string_view::npos && !parts.empty()) {
       absl::StrAppend(&parts.back().second, ",", piece);
     } else if (equals == absl::string_view::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("expected kernel=...,sites=...,probe=...; "
-                                                     "found '", piece, "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("expected kernel=...,sites=...,probe=...; "
+                       "found '",
+                       piece, "'"));
     } else {
       parts.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
     }
@@ -98,9 +100,9 @@ absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text) {
   for (const auto& [key, value] : parts) {
     if (absl::Status status = SetSpecField(spec, key, value); !status.ok()) return status;
   }
-  for (const auto& [key, value] : {std::pair{"kernel", spec.kernel_glob()},
-                                   std::pair{"sites", spec.sites()},
-                                   std::pair{"probe", spec.probe()}}) {
+  for (const auto& [key, value] :
+       {std::pair{"kernel", spec.kernel_glob()}, std::pair{"sites", spec.sites()},
+        std::pair{"probe", spec.probe()}}) {
     if (value.empty()) return absl::InvalidArgumentError(absl::StrCat(key, "= is missing"));
   }
   return spec;

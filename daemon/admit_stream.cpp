@@ -35,9 +35,7 @@ AdmitStream* AdmitStream::Start(DaemonState& state, const PeerIdentity& peer) {
   return stream.get();
 }
 
-void AdmitStream::OnDone() {
-  const std::shared_ptr<AdmitStream> keep = std::move(self_);
-}
+void AdmitStream::OnDone() { const std::shared_ptr<AdmitStream> keep = std::move(self_); }
 
 void AdmitStream::End(const grpc::Status& status) {
   if (phase_ == Phase::kFinished) return;
@@ -63,8 +61,8 @@ void AdmitStream::CheckTime(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   const auto stall = std::chrono::milliseconds(config_->upload_stall_ms);
   const auto total = std::chrono::milliseconds(config_->upload_timeout_ms);
-  const bool waiting_for_agent = phase_ == Phase::kHeader || phase_ == Phase::kReceiving ||
-                                 phase_ == Phase::kAnswering;
+  const bool waiting_for_agent =
+      phase_ == Phase::kHeader || phase_ == Phase::kReceiving || phase_ == Phase::kAnswering;
   if (waiting_for_agent && now - progress_ > stall) {
     Fail(grpc::StatusCode::DEADLINE_EXCEEDED,
          absl::StrCat("no progress for ", config_->upload_stall_ms, " ms"));
@@ -167,18 +165,18 @@ void AdmitStream::Verify() {
   }
   phase_ = Phase::kDeciding;
   // The bytes carry their grant: it goes back when the last user lets go.
-  auto owned = std::make_shared<std::pair<std::string, std::shared_ptr<void>>>(
-      std::move(received_), std::move(grant_));
+  auto owned = std::make_shared<std::pair<std::string, std::shared_ptr<void>>>(std::move(received_),
+                                                                               std::move(grant_));
   Bytes object(owned, &owned->first);
   state_.decider.RunAside([self = shared_from_this(), object = std::move(object)](bool cancelled) {
     if (cancelled) return self->OnDecided(absl::UnavailableError("rjdbid is shutting down"));
     if (Sha256(*object) != self->header_.sha256()) {
-      return self->OnDecided(absl::InvalidArgumentError("the bytes do not have the announced hash"));
+      return self->OnDecided(
+          absl::InvalidArgumentError("the bytes do not have the announced hash"));
     }
-    self->state_.decider.Decide(self->question_, self->config_->policy, object,
-                                [self](absl::StatusOr<DecisionPtr> answer) {
-                                  self->OnDecided(std::move(answer));
-                                });
+    self->state_.decider.Decide(
+        self->question_, self->config_->policy, object,
+        [self](absl::StatusOr<DecisionPtr> answer) { self->OnDecided(std::move(answer)); });
   });
 }
 
@@ -193,7 +191,8 @@ void AdmitStream::OnDecided(absl::StatusOr<DecisionPtr> answer) {
 }
 
 void AdmitStream::AnswerWith(DecisionPtr decision) {
-  const absl::Status recorded = state_.ledger.RecordLoad(header_.session_id(), header_, decision, question_);
+  const absl::Status recorded =
+      state_.ledger.RecordLoad(header_.session_id(), header_, decision, question_);
   if (!recorded.ok()) {
     return Fail(static_cast<grpc::StatusCode>(recorded.code()), std::string(recorded.message()));
   }

@@ -63,9 +63,10 @@ class AdmitStream final : public grpc::ServerBidiReactor<v1::AdmitRequest, v1::A
   const std::shared_ptr<const Config> config_;
   std::shared_ptr<AdmitStream> self_;
 
-  std::mutex mutex_;
+  // Recursive: a pool that has stopped answers at once, in the asking thread.
+  std::recursive_mutex mutex_;
   Phase phase_ = Phase::kHeader;
-  Clock::time_point progress_;       // last step of the agent's
+  Clock::time_point progress_;  // last step of the agent's
   Clock::time_point upload_start_;
   v1::AdmitRequest request_;
   v1::AdmitReply reply_;

@@ -34,8 +34,8 @@ absl::Status WriteDurably(const std::string& file, const std::string& text) {
   };
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return fail("create");
-  const bool ok = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                  fsync(fd) == 0;
+  const bool ok =
+      write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
   if (close(fd) != 0 || !ok) return fail("write");
   if (rename(temporary.c_str(), file.c_str()) != 0) return fail("rename");
   const std::string parent = std::filesystem::path(file).parent_path();

@@ -41,7 +41,7 @@ class BlobStore {
  private:
   struct Entry {
     std::string name;
-    uint64_t size = 0;  // with header
+    uint64_t size = 0;                           // with header
     std::shared_ptr<const std::string> payload;  // memory only
   };
   using Order = std::list<Entry>;  // most recently used first

@@ -211,10 +211,9 @@ class Reader {
   }
 
   void Complain(const YAML::Mark& mark, const std::string& message) {
-    problems_.push_back(
-        mark.is_null()
-            ? absl::StrCat(file_, ": ", message)
-            : absl::StrFormat("%s:%d:%d: %s", file_, mark.line + 1, mark.column + 1, message));
+    problems_.push_back(mark.is_null() ? absl::StrCat(file_, ": ", message)
+                                       : absl::StrFormat("%s:%d:%d: %s", file_, mark.line + 1,
+                                                         mark.column + 1, message));
   }
   void Complain(const YAML::Node& at, const std::string& message) { Complain(at.Mark(), message); }
 
@@ -295,7 +294,7 @@ void LoadConfig(const std::string& path, bool required, Config& config,
 }
 
 std::string PrintConfig(const Config& config) {
-  YAML::Node root;
+  YAML::Node root(YAML::NodeType::Map);  // a null node would not be shared by copies
   for (const Key& key : Keys()) {
     const std::string value = key.get(config);
     if (value.empty()) continue;

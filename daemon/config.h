@@ -18,14 +18,14 @@ struct Config {
   std::string state_directory = "/var/lib/rjdbid";
   uint64_t cache_max_bytes = uint64_t{1} << 30;
   contract::Policy policy = contract::DefaultPolicy();
-  uint32_t max_sessions = 1024;               // open at the same time
-  uint32_t max_concurrent_admissions = 0;     // worker threads; 0: one per processor
+  uint32_t max_sessions = 1024;            // open at the same time
+  uint32_t max_concurrent_admissions = 0;  // worker threads; 0: one per processor
   uint64_t max_upload_bytes_in_flight = uint64_t{512} << 20;
-  uint32_t upload_stall_ms = 5000;            // without progress
-  uint32_t upload_timeout_ms = 30000;         // for one whole object
+  uint32_t upload_stall_ms = 5000;     // without progress
+  uint32_t upload_timeout_ms = 30000;  // for one whole object
   uint32_t report_interval_ms = 1000;
   std::string log_level = "info";
-  std::string log_format = "text";            // text, json
+  std::string log_format = "text";  // text, json
 };
 
 inline constexpr char kDefaultConfigFile[] = "/etc/rjdbid/rjdbid.yaml";

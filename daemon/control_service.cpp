@@ -84,16 +84,15 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
   if (!request->has_spec()) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the request has no spec");
   }
-  for (v1::Violation& violation :
-       contract::CheckSpec(request->spec(), state_.config()->policy)) {
+  for (v1::Violation& violation : contract::CheckSpec(request->spec(), state_.config()->policy)) {
     *reply->add_violations() = std::move(violation);
   }
   if (reply->violations_size() > 0) return grpc::Status::OK;
   *reply->mutable_attachment() = state_.attachments.Add(request->spec(), UnixNanos());
   const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
-  spdlog::info("attached {}: kernel {} sites {} probe {} (uid {} pid {})",
-               reply->attachment().id(), request->spec().kernel_glob(), request->spec().sites(),
-               request->spec().probe(), peer.uid, peer.pid);
+  spdlog::info("attached {}: kernel {} sites {} probe {} (uid {} pid {})", reply->attachment().id(),
+               request->spec().kernel_glob(), request->spec().sites(), request->spec().probe(),
+               peer.uid, peer.pid);
   return grpc::Status::OK;
 }
 
@@ -143,7 +142,8 @@ std::vector<std::string> ControlService::StoredObjects(const std::string& prefix
   return {hashes.begin(), hashes.end()};
 }
 
-grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest* request,
+grpc::Status ControlService::ListKernels(grpc::ServerContext*,
+                                         const v1::ListKernelsRequest* request,
                                          v1::ListKernelsReply* reply) {
   for (const std::string& hash : StoredObjects(request->code_object_sha256())) {
     v1::ListKernelsReply kernels;
@@ -187,8 +187,8 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
   for (const LoadRecord& load : state_.ledger.Loads("")) {
     if (load.decision == nullptr) continue;
     for (const v1::Coverage& coverage : load.decision->record.coverage()) {
-      kernel_decided = kernel_decided || (KernelWanted(glob, coverage.kernel()) &&
-                                          !coverage.kernel().empty());
+      kernel_decided =
+          kernel_decided || (KernelWanted(glob, coverage.kernel()) && !coverage.kernel().empty());
     }
     for (const v1::Decision& decision : load.decision->record.decisions()) {
       const v1::Location& place = decision.site().location();
@@ -263,7 +263,8 @@ void ControlService::FillCoverage(const std::string& attachment_id, const std::s
   }
 }
 
-grpc::Status ControlService::GetCoverage(grpc::ServerContext*, const v1::GetCoverageRequest* request,
+grpc::Status ControlService::GetCoverage(grpc::ServerContext*,
+                                         const v1::GetCoverageRequest* request,
                                          v1::GetCoverageReply* reply) {
   FillCoverage(request->attachment_id(), request->kernel_glob(), request->session_id(), *reply);
   return grpc::Status::OK;

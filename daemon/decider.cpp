@@ -91,21 +91,21 @@ void Decider::Answer(const std::string& key, const absl::StatusOr<DecisionPtr>& 
 
 void Decider::Lookup(std::shared_ptr<const Question> question, const contract::Policy& policy,
                      Callback done) {
-  lookups_.Submit([=, this, question = std::move(question),
-                   done = std::move(done)](bool cancelled) mutable {
-    if (cancelled) return done(absl::UnavailableError("rjdbid is shutting down"));
-    DecisionPtr decision = FromCache(question->Key(policy));
-    if (decision == nullptr) decision = WithoutBytes(*question);
-    if (decision != nullptr) {
-      ++hits_;
-      return done(std::move(decision));
-    }
-    ++misses_;
-    if (Bytes object = StoredObject(Hex(question->sha256))) {
-      return Decide(std::move(question), policy, std::move(object), std::move(done));
-    }
-    done(DecisionPtr());
-  });
+  lookups_.Submit(
+      [=, this, question = std::move(question), done = std::move(done)](bool cancelled) mutable {
+        if (cancelled) return done(absl::UnavailableError("rjdbid is shutting down"));
+        DecisionPtr decision = FromCache(question->Key(policy));
+        if (decision == nullptr) decision = WithoutBytes(*question);
+        if (decision != nullptr) {
+          ++hits_;
+          return done(std::move(decision));
+        }
+        ++misses_;
+        if (Bytes object = StoredObject(Hex(question->sha256))) {
+          return Decide(std::move(question), policy, std::move(object), std::move(done));
+        }
+        done(DecisionPtr());
+      });
 }
 
 void Decider::Decide(std::shared_ptr<const Question> question, const contract::Policy& policy,
@@ -135,8 +135,8 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
   if (!store_.Contains(ObjectName(hex))) store_.Put(ObjectName(hex), object);
   if (!store_.Contains(KernelsName(hex))) {
     if (const auto parsed = patch::CodeObject::Parse(AsBytes(*object)); parsed.ok()) {
-      store_.Put(KernelsName(hex),
-                 std::make_shared<std::string>(contract::SummariseKernels(*parsed).SerializeAsString()));
+      store_.Put(KernelsName(hex), std::make_shared<std::string>(
+                                       contract::SummariseKernels(*parsed).SerializeAsString()));
     }
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

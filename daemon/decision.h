@@ -28,9 +28,9 @@ struct Decision {
 
 // What is asked of one code object.
 struct Question {
-  std::string sha256;                    // 32 raw bytes
-  std::vector<v1::Attachment> wanted;    // canonical order; ids "#0", "#1", ...
-  std::vector<std::string> ids;          // real ids, same order
+  std::string sha256;                  // 32 raw bytes
+  std::vector<v1::Attachment> wanted;  // canonical order; ids "#0", "#1", ...
+  std::vector<std::string> ids;        // real ids, same order
 
   // Sorts by specification (without process, pid and owner, which are decided
   // already) and renames.

@@ -18,6 +18,8 @@ std::string Sha256(absl::Span<const uint8_t> bytes) {
   return Sha256(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-std::string Hex(std::string_view bytes) { return absl::BytesToHexString({bytes.data(), bytes.size()}); }
+std::string Hex(std::string_view bytes) {
+  return absl::BytesToHexString({bytes.data(), bytes.size()});
+}
 
 }  // namespace rjdbi::daemon

@@ -12,7 +12,7 @@ namespace rjdbi::daemon {
 
 std::string Sha256(std::string_view bytes);  // 32 raw bytes
 std::string Sha256(absl::Span<const uint8_t> bytes);
-std::string Hex(std::string_view bytes);     // lower case
+std::string Hex(std::string_view bytes);  // lower case
 
 inline absl::Span<const uint8_t> AsBytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};

@@ -91,7 +91,8 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   const std::string hex = Hex(header.sha256());
   Load& load = session.loads[header.load_id()];
   load = Load();
-  load.record = {session.summary.id(), header.load_id(), hex, decision, std::move(question), {}, false};
+  load.record = {
+      session.summary.id(), header.load_id(), hex, decision, std::move(question), {}, false};
   if (decision != nullptr) load.record.counters.resize(decision->record.counter_count());
 
   session.summary.set_code_objects(session.summary.code_objects() + 1);

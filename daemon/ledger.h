@@ -33,8 +33,8 @@ struct SessionInfo {
 struct LoadRecord {
   std::string session_id;  // hex
   uint64_t load_id = 0;
-  std::string sha256;  // hex
-  DecisionPtr decision;          // nullptr: no attachment wanted the process
+  std::string sha256;                        // hex
+  DecisionPtr decision;                      // nullptr: no attachment wanted the process
   std::shared_ptr<const Question> question;  // attachment "#i" is question->ids[i]
   std::vector<uint64_t> counters;
   bool final = false;
@@ -58,7 +58,7 @@ class Ledger {
   // False: it was not open.
   bool Close(const std::string& id, bool cleanly);
 
-  std::vector<v1::Session> Sessions() const;           // newest last
+  std::vector<v1::Session> Sessions() const;  // newest last
   std::vector<v1::CodeObjectSummary> CodeObjects() const;
   // session: hex prefix, "" for all.
   std::vector<LoadRecord> Loads(const std::string& session) const;
@@ -85,8 +85,8 @@ class Ledger {
 
   mutable std::mutex mutex_;
   uint32_t max_sessions_;
-  std::map<std::string, SessionState> open_;  // by raw id
-  std::deque<SessionState> closed_;           // oldest first
+  std::map<std::string, SessionState> open_;              // by raw id
+  std::deque<SessionState> closed_;                       // oldest first
   std::map<std::string, v1::CodeObjectSummary> objects_;  // by hex hash
   uint64_t uploaded_bytes_ = 0;
 };

@@ -38,8 +38,8 @@ absl::Status FreePath(const std::string& path, const sockaddr_un& address) {
     return absl::AlreadyExistsError(absl::StrCat(path, ": exists and is not a socket"));
   }
   const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const bool connected = connect(probe, reinterpret_cast<const sockaddr*>(&address),
-                                 sizeof(address)) == 0;
+  const bool connected =
+      connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   const int error = errno;
   close(probe);
   if (connected || error == EAGAIN) {

@@ -15,8 +15,8 @@ namespace rjdbi::daemon {
 
 struct ListeningSocket {
   int fd = -1;
-  std::string path;    // empty: inherited, and not ours to remove
-  dev_t device = 0;    // of the socket file that we made
+  std::string path;  // empty: inherited, and not ours to remove
+  dev_t device = 0;  // of the socket file that we made
   ino_t inode = 0;
 };
 

@@ -2,13 +2,13 @@
 #include <fcntl.h>
 #include <grpcpp/server_posix.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -162,8 +162,9 @@ void Reload(const Options& options, DaemonState& state) {
   if (const std::optional<Config> config = ReadConfig(options)) {
     state.Reload(*config);
     spdlog::set_level(spdlog::level::from_str(config->log_level));
-    spdlog::info("configuration reloaded; sockets, state directory, cache size, worker count and "
-                 "log format change at the next start");
+    spdlog::info(
+        "configuration reloaded; sockets, state directory, cache size, worker count and "
+        "log format change at the next start");
   } else {
     spdlog::error("the configuration has errors; going on with the one before");
   }
@@ -245,14 +246,14 @@ int Main(int argc, char** argv) {
   app.add_option("--agent-socket", options.agent_socket, "Where agents connect")->type_name("PATH");
   app.add_option("--control-socket", options.control_socket, "Where rjctl connects")
       ->type_name("PATH");
-  app.add_option("--state-dir", options.state_directory, "Cache and attachments")
-      ->type_name("DIR");
+  app.add_option("--state-dir", options.state_directory, "Cache and attachments")->type_name("DIR");
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error, critical, off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "critical", "off"}));
   app.add_option("--log-format", options.log_format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--check-config", options.check_config, "Check the configuration and exit");
-  app.add_flag("--print-config", options.print_config, "Print the effective configuration and exit");
+  app.add_flag("--print-config", options.print_config,
+               "Print the effective configuration and exit");
   app.set_version_flag("--version", std::string("rjdbid ") + RJDBI_VERSION);
   try {
     app.parse(argc, argv);

@@ -70,7 +70,8 @@ std::optional<PeerIdentity> PeerRegistry::Find(const std::string& grpc_peer) con
 bool PidClaimHolds(pid_t seen, uint32_t claimed) {
   if (static_cast<uint32_t>(seen) == claimed) return true;
   const std::string value = StatusField(seen, "NSpid");
-  const std::vector<std::string> pids = absl::StrSplit(value, absl::ByAnyChar("\t "), absl::SkipEmpty());
+  const std::vector<std::string> pids =
+      absl::StrSplit(value, absl::ByAnyChar("\t "), absl::SkipEmpty());
   uint32_t innermost = 0;
   return pids.size() > 1 && absl::SimpleAtoi(pids.back(), &innermost) && innermost == claimed;
 }

@@ -35,8 +35,8 @@ void UploadGate::GrantWaiting() {
       waiting_.pop_front();
       used_ += next.bytes;
     }
-    next.granted(std::shared_ptr<void>(
-        nullptr, [this, bytes = next.bytes](void*) { Release(bytes); }));
+    next.granted(
+        std::shared_ptr<void>(nullptr, [this, bytes = next.bytes](void*) { Release(bytes); }));
   }
 }
 

@@ -173,8 +173,7 @@ TEST(Hostile, LiesAboutTheObjectAreCaught) {
        absl::StatusCode::kInvalidArgument},
       {"a short hash", [](auto& h) { h.set_sha256("x"); }, absl::StatusCode::kInvalidArgument},
       {"fewer bytes", [](auto& h) { h.set_size(100); }, absl::StatusCode::kInvalidArgument},
-      {"more bytes", [](auto& h) { h.set_size(h.size() + 1); },
-       absl::StatusCode::kInvalidArgument},
+      {"more bytes", [](auto& h) { h.set_size(h.size() + 1); }, absl::StatusCode::kInvalidArgument},
       {"unknown session", [](auto& h) { h.set_session_id(std::string(16, 'x')); },
        absl::StatusCode::kNotFound},
       {"empty session", [](auto& h) { h.clear_session_id(); }, absl::StatusCode::kNotFound},
@@ -235,9 +234,8 @@ TEST(Hostile, AStalledUploaderIsGivenUpAndDelaysNobody) {
   ASSERT_TRUE(slow.Open().ok());
   ASSERT_TRUE(quick.Open().ok());
   Agent::Answer stalled;
-  std::thread waiting([&] {
-    stalled = slow.Admit(slow.HeaderFor(CodeObject()), CodeObject(), true);
-  });
+  std::thread waiting(
+      [&] { stalled = slow.Admit(slow.HeaderFor(CodeObject()), CodeObject(), true); });
   EXPECT_EQ(quick.Admit(CodeObject()).decision.verdict(), v1::PATCHED);
   waiting.join();
   EXPECT_EQ(stalled.status.code(), absl::StatusCode::kDeadlineExceeded) << stalled.status;
@@ -272,8 +270,8 @@ TEST(Sessions, AreLimited) {
 TEST(Sessions, AKilledProcessIsNoticed) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();
-  const ProgramResult child = RunProgram({"/proc/self/exe"}, {"TEST_DIE_WITH_SESSION_ON=" +
-                                                              daemon.agent_socket()});
+  const ProgramResult child =
+      RunProgram({"/proc/self/exe"}, {"TEST_DIE_WITH_SESSION_ON=" + daemon.agent_socket()});
   ASSERT_EQ(child.exit_code, 42) << child.err;
   EXPECT_TRUE(Eventually([&] { return daemon.Status().sessions(0).closed_unix_ns() != 0; }));
   EXPECT_FALSE(daemon.Status().sessions(0).closed_cleanly());
@@ -358,9 +356,8 @@ TEST(Policy, RefusalsAreRepliesAndReloadChangesThem) {
   EXPECT_FALSE(refused.has_attachment());
   WriteFile(daemon.config_file(), "allow_sabotage: true\n");
   kill(daemon.pid(), SIGHUP);
-  EXPECT_TRUE(Eventually([&] {
-    return daemon.Attach("*", "global_store*", "sabotage", true).has_attachment();
-  }));
+  EXPECT_TRUE(Eventually(
+      [&] { return daemon.Attach("*", "global_store*", "sabotage", true).has_attachment(); }));
   WriteFile(daemon.config_file(), "allow_sabotage: perhaps\n");
   kill(daemon.pid(), SIGHUP);
   EXPECT_TRUE(Eventually([&] { return daemon.log().find("has errors") != std::string::npos; }));
@@ -417,9 +414,14 @@ TEST(Process, TakesOverSocketsFromTheServiceManager) {
   const std::string agent_socket = folder.path() + "/a.sock";
   const std::string control_socket = folder.path() + "/c.sock";
   std::vector<std::string> command = {"/usr/bin/systemd-socket-activate",
-                                      "-l", agent_socket, "-l", control_socket,
+                                      "-l",
+                                      agent_socket,
+                                      "-l",
+                                      control_socket,
                                       "--fdname=agent:control",
-                                      RJDBI_RJDBID, "--state-dir", folder.path() + "/state"};
+                                      RJDBI_RJDBID,
+                                      "--state-dir",
+                                      folder.path() + "/state"};
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);

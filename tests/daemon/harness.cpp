@@ -144,9 +144,9 @@ Daemon::~Daemon() {
 }
 
 bool Daemon::Start(const std::vector<std::string>& extra) {
-  std::vector<std::string> command = {RJDBI_RJDBID,       "--config",      config_file(),
-                                      "--agent-socket",   agent_socket(),  "--control-socket",
-                                      control_socket(),   "--state-dir",   state()};
+  std::vector<std::string> command = {RJDBI_RJDBID,     "--config",     config_file(),
+                                      "--agent-socket", agent_socket(), "--control-socket",
+                                      control_socket(), "--state-dir",  state()};
   command.insert(command.end(), extra.begin(), extra.end());
   const std::string log = folder_.path() + "/log";
   std::filesystem::remove(log);

@@ -85,8 +85,8 @@ class Agent {
   struct Answer {
     absl::Status status;
     v1::AdmitDecision decision;
-    std::string image;   // patched
-    uint64_t sent = 0;   // bytes of the object that were asked for
+    std::string image;  // patched
+    uint64_t sent = 0;  // bytes of the object that were asked for
   };
   // `header` may lie about `bytes`; `stall` sends the first chunk only, and waits.
   Answer Admit(const v1::ObjectHeader& header, const std::string& bytes, bool stall = false);
