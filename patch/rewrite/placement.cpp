@@ -67,14 +67,16 @@ class Placer {
 
   PlacedCode Place(std::vector<SiteCode>& sites) {
     std::vector<Group> groups = GroupByKernel(sites);
+    // First choice of filler and of nearby trampolines for those that have no
+    // other way.
     for (Group& group : groups) {
-      if (!group.shared) group.done = TryInPlace(group, 0);
+      if (!group.movable) PlaceSiteBySite(group);
+    }
+    for (Group& group : groups) {
+      if (!group.done && !group.shared) group.done = TryInPlace(group, 0);
     }
     for (Group& group : groups) {
       if (!group.done && !group.shared) group.done = TryInPlace(group, kPreferredHops);
-    }
-    for (Group& group : groups) {
-      if (!group.done && !group.movable) PlaceSiteBySite(group);
     }
     for (Group& group : groups) {
       if (!group.done) CopyKernel(group);

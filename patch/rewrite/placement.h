@@ -1,15 +1,14 @@
 // Where trampolines go, and how control gets there and back.
 //
-// An anchor is one 4-byte s_branch, which reaches 128 KiB. In order of
-// preference, kernel by kernel:
+// An anchor is one 4-byte s_branch, which reaches 128 KiB. A kernel that must
+// stay where it is (it depends on its address, or control may leave it) is
+// served first, site by site: a direct branch to the new segment, or a relay, a
+// chain of s_branch words in the filler between functions; else the site is
+// refused. Then the other kernels, each as a whole:
 //   1. all its anchors reach the new segment directly;
-//   2. relays: chains of s_branch words in the filler between functions, two
-//      hops at most each way;
-//   3. the kernel is copied, byte for byte, into the new segment next to its
-//      trampolines, and its descriptor's entry moved (only if nothing in it
-//      depends on its address and control never leaves it);
-//   4. relays of any length, site by site;
-//   5. the site is refused.
+//   2. relays, of at most two hops each way;
+//   3. it is copied, byte for byte, into the new segment next to its
+//      trampolines, and its descriptor's entry moved.
 #ifndef PATCH_REWRITE_PLACEMENT_H_
 #define PATCH_REWRITE_PLACEMENT_H_
 
