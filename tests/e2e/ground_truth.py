@@ -8,6 +8,7 @@ import collections
 class GroundTruth:
     def __init__(self, path):
         self.kernels = {}  # id -> name
+        self.entries = {}  # kernel name -> address of its first instruction
         self.dispatches = 0
         # (kernel name, address within the code object) -> [waves, lanes]
         self.counts = collections.defaultdict(lambda: [0, 0])
@@ -21,6 +22,7 @@ class GroundTruth:
         if words[0] == "kernel":
             fields = dict(word.split("=", 1) for word in words[2:])
             self.kernels[words[1]] = fields["name"]
+            self.entries[fields["name"]] = int(fields["entry"], 16)
         elif words[0] == "dispatch":
             self.dispatches += 1
         elif words[0] == "pc":

@@ -2,11 +2,13 @@
 """One real program, plain and instrumented: same results, and every counter
 equal to what the soft GPU itself counted at that address.
 
-Usage: preservation_test.py PROGRAM TARGET   (environment: see harness.py)
+Usage: preservation_test.py TARGET PROGRAM [ARGUMENT...]   (environment: see harness.py)
 
 Shown for two interleaving seeds each:
   - count-waves and count-lanes at every memory instruction: the program's own
-    result line is unchanged; each site's counter equals the ground truth;
+    result line is unchanged; each site's counter equals what the soft GPU
+    counted at the site's address in the same run (or, for a kernel that was
+    copied and so ran elsewhere, in the plain run with the same seed);
   - nop at every memory instruction changes nothing;
   - the coverage record accounts for every requested site.
 """
@@ -18,7 +20,7 @@ import unittest
 import harness
 from ground_truth import GroundTruth
 
-PROGRAM, TARGET = None, None
+TARGET, PROGRAM, ARGUMENTS = None, None, []
 SEEDS = (1, 2)
 
 
@@ -33,11 +35,14 @@ class Preservation(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="rjdbi-e2e-")
-        cls.plain = {}
+        cls.plain, cls.plain_truth = {}, {}
         for seed in SEEDS:
-            out = harness.run([harness.PROGRAMS / PROGRAM],
-                              env=harness.softgpu_env(target=TARGET, seed=seed), timeout=300)
+            counts = pathlib.Path(cls.folder.name) / f"plain-{seed}"
+            out = harness.run([harness.PROGRAMS / PROGRAM, *ARGUMENTS],
+                              env=harness.softgpu_env(target=TARGET, seed=seed, counts=counts),
+                              timeout=600)
             cls.plain[seed] = result_line(out.stdout)
+            cls.plain_truth[seed] = GroundTruth(counts)
 
     @classmethod
     def tearDownClass(cls):
@@ -45,7 +50,8 @@ class Preservation(unittest.TestCase):
 
     def instrumented(self, daemon, seed):
         counts = pathlib.Path(self.folder.name) / f"counts-{seed}-{id(daemon)}"
-        out = daemon.run_program(PROGRAM, target=TARGET, seed=seed, counts=counts)
+        out = daemon.run_program(PROGRAM, *ARGUMENTS, target=TARGET, seed=seed, counts=counts,
+                                 timeout=900)
         self.assertEqual(result_line(out.stdout), self.plain[seed])
         return GroundTruth(counts)
 
@@ -66,18 +72,22 @@ class Preservation(unittest.TestCase):
                 truth = self.instrumented(daemon, seed)
                 report = daemon.json("report")
                 self.check_conservation(daemon.json("coverage"))
-                checked, executed = 0, 0
+                probes = {waves: GroundTruth.waves, lanes: GroundTruth.lanes}
+                checked, executed, seen = 0, 0, set()
                 for row in report["counts"]:
-                    where = row["location"]
-                    address = int(where["codeObjectVaddr"])
-                    want = {waves: truth.waves, lanes: truth.lanes}[row["attachmentId"]](
-                        where["kernel"], address)
+                    kernel, address = row["location"]["kernel"], int(row["location"]["codeObjectVaddr"])
+                    plain = self.plain_truth[seed]
+                    in_place = truth.entries.get(kernel) == plain.entries.get(kernel)
+                    source = truth if in_place else plain
+                    want = probes[row["attachmentId"]](source, kernel, address)
                     self.assertTrue(row.get("final"), row)
                     self.assertEqual(int(row.get("count", 0)), want, row)
                     checked += 1
                     executed += want > 0
+                    seen.add((row["attachmentId"], kernel, address))
+                self.assertEqual(len(seen), checked, "a site was reported twice")
                 self.assertGreater(executed, 0, "no instrumented site was executed")
-                print(f"{PROGRAM} {TARGET} seed {seed}: {checked} counters equal ground truth, "
+                print(f"{PROGRAM} {' '.join(ARGUMENTS)} {TARGET} seed {seed}: {checked} counters equal ground truth, "
                       f"{executed} of them non-zero", file=sys.stderr)
 
     def test_nop_changes_nothing(self):
@@ -89,5 +99,6 @@ class Preservation(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM, TARGET = sys.argv.pop(1), sys.argv.pop(1)
+    TARGET, PROGRAM, *ARGUMENTS = sys.argv[1:]
+    del sys.argv[1:]
     unittest.main(verbosity=2)
