@@ -16,7 +16,8 @@ trap cleanup EXIT
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; else bold='' dim='' off=''; fi
 step() { printf '\n%s== %s%s\n' "$bold" "$*" "$off"; }
-show() { printf '%s$ %s%s\n' "$dim" "${*//$work\//}" "$off"; "$@"; }
+say_command() { printf '%s$ %s%s\n' "$dim" "${*//$work\//}" "$off"; }
+show() { say_command "$@"; "$@"; }
 
 # The software GPU stands below ROCR; nothing else in the process is replaced.
 export LD_LIBRARY_PATH="$build/softgpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -27,7 +28,8 @@ step "1. A HIP program, compiled for gfx90a. From here on nobody has its source.
 show hipcc --offload-arch=gfx90a -O2 "tests/e2e/demo/dot_product.hip" -o "$work/dot_product"
 
 step "2. Run it plain."
-show "$work/dot_product" | tee "$work/plain.txt"
+say_command "$work/dot_product"
+"$work/dot_product" | tee "$work/plain.txt"
 
 step "3. Start rjdbid on private sockets."
 rjdbid --agent-socket "$RJDBI_SOCKET" --control-socket "$RJDBI_CONTROL_SOCKET" \
@@ -45,7 +47,8 @@ show rjctl attach --kernel 'dot_product*' --sites 'ds_*' --probe count-waves
 show rjctl attach --kernel 'dot_product*' --sites 'global_store*' --probe count-lanes
 
 step "5. Run the same binary under rjctl run."
-show rjctl run -- "$work/dot_product" | tee "$work/instrumented.txt"
+say_command rjctl run -- "$work/dot_product"
+rjctl run -- "$work/dot_product" | tee "$work/instrumented.txt"
 
 step "6. What the probes saw, and how much of what was asked for they cover."
 show rjctl report
