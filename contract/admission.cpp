@@ -139,7 +139,7 @@ class Engine {
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
                     uint32_t counter, v1::Decision* d);
   bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
-  void Degrade(const SitePlan& plan, v1::Decision* d);
+  void Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
   void EmitAndValidate();
   bool Renumber();
   bool GiveUpForGrowth(int64_t growth);
@@ -333,7 +333,7 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
   if (!plan) return;
   if (!JudgeEffects(a, kernel, *plan, next_counter_, d)) return;
   if (!JudgeBudgets(a, kernel, *plan, d)) return;
-  Degrade(*plan, d);
+  Degrade(kernel, *plan, d);
   if (Counts(a)) d->set_counter_index(next_counter_++);
   candidates_.push_back({index, asked, &kernel, i, *std::move(plan)});
 }
@@ -414,7 +414,7 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
   return over.empty();
 }
 
-void Engine::Degrade(const SitePlan& plan, v1::Decision* d) {
+void Engine::Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d) {
   if (plan.drains_waits) {
     *d->add_degradations() = MakeDegradation(
         id::kDrainsWaits, "the probe waits for loads in flight before it uses their registers");
@@ -425,6 +425,16 @@ void Engine::Degrade(const SitePlan& plan, v1::Decision* d) {
         MakeDegradation(id::kOccupancyFalls,
                         StrCat("the kernel's occupancy falls from ", delta.occupancy_waves_before(),
                                " to ", delta.occupancy_waves_after(), " wavefronts per SIMD"));
+  }
+  // The validator holds the image to the same clause, so this does not depend on
+  // what the plan says.
+  if (const auto clause = kernel.SplittableClause(plan.instruction)) {
+    const patch::Instruction& ins = kernel.instructions()[*clause];
+    *d->add_degradations() = MakeDegradation(
+        id::kSplitsClause,
+        StrCat("the clause of ", uint32_t{ins.clause_length}, " instructions at kernel+0x",
+               absl::Hex(ins.offset),
+               " is split: other wavefronts' memory instructions may come between them"));
   }
   d->set_outcome(d->degradations().empty() ? v1::VERIFIED_ATTACH
                                            : v1::ATTACH_WITH_DECLARED_DEGRADATION);

@@ -78,6 +78,12 @@ constexpr CatalogueEntry kCatalogue[] = {
      "The kernel's register allocation grew across a step of the occupancy table. Results are "
      "unaffected; latency hiding and scheduling are not those of the original kernel.",
      "Lower the register budget to refuse such sites, or read timing with this in mind."},
+    {"RJD-D003", "the probe splits a clause",
+     "The compiler grouped memory instructions that should issue back to back. The site lies in "
+     "such a group, so its s_clause, a scheduling hint, is replaced by s_nop: on every execution, "
+     "other wavefronts' memory instructions may come between those of the group. Results are "
+     "unaffected; memory locality and timing are not those of the original kernel.",
+     "Choose the first instruction after the clause if timing matters here."},
 
     {"RJD-E001", "the probe changes application state",
      "A register or mode that the application still needs does not hold its original value when "
@@ -254,8 +260,10 @@ constexpr CatalogueEntry kCatalogue[] = {
      "Run from another address the instruction would give another result, and code near it "
      "relies on the distance.",
      "Choose a neighbouring instruction.", Reason::kSitePcRelative},
-    {"RJD-S005", "the site lies inside a clause",
-     "The instructions of a clause must follow each other without interruption.",
+    {"RJD-S005", "the site lies inside a clause that cannot be split",
+     "The instructions of a clause must follow each other without interruption, and this clause "
+     "holds a control transfer or another clause, or reaches past the kernel's end: compilers "
+     "make none such, and which instructions it covers is not certain. Other clauses are split.",
      "Choose the instruction before the clause, or the first one after it.",
      Reason::kSiteInsideClause},
     {"RJD-S006", "the site lies in a register-indexing region",

@@ -67,6 +67,7 @@ inline constexpr std::string_view kNoKernelMatched = "RJD-A007";
 inline constexpr std::string_view kNothingAsked = "RJD-A008";
 inline constexpr std::string_view kDrainsWaits = "RJD-D001";
 inline constexpr std::string_view kOccupancyFalls = "RJD-D002";
+inline constexpr std::string_view kSplitsClause = "RJD-D003";
 }  // namespace id
 
 // The whole catalogue, ordered by id.

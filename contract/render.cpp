@@ -193,6 +193,9 @@ std::string RenderSite(const v1::Site& s) {
   std::string out = StrCat(Place(s.location()), ": ", Printable(s.location().instruction()), "  [",
                            SiteClassName(s.site_class()), "]");
   if (!s.movable()) StrAppend(&out, "  not movable: ", s.immovable_constraint_id());
+  if (s.has_splits_clause_at()) {
+    StrAppend(&out, "  splits the clause at +0x", absl::Hex(s.splits_clause_at()));
+  }
   StrAppend(&out, "  free ", s.free_sgprs(), " SGPRs, ", s.free_vgprs(), " VGPRs",
             s.scc_live() ? ", SCC live" : "", s.vcc_live() ? ", VCC live" : "", "\n");
   return out;

@@ -55,6 +55,8 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i) {
   if (immovable) {
     site.set_immovable_constraint_id(std::string(ForReason(immovable->reason).id));
   }
+  const auto clause = kernel.SplittableClause(i);
+  if (clause && !immovable) site.set_splits_clause_at(kernel.instructions()[*clause].offset);
   site.set_instruction_bytes(ins.size);
   const patch::RegisterSet taken = kernel.LiveBefore(i) | kernel.PendingBefore(i);
   const Allocation a = DescriptorAllocation(kernel.isa().generation(), kernel.kernel().descriptor,

@@ -42,6 +42,9 @@ std::optional<T> Load(absl::Span<const uint8_t> bytes, uint64_t offset) {
   return value;
 }
 
+// s_nop 0, on every generation.
+constexpr uint8_t kNop0[] = {0x00, 0x00, 0x80, 0xbf};
+
 // Instructions that the rewriter may put around a sequence: they only wait.
 bool IsGuard(std::string_view op) {
   return op == "s_nop" || op == "s_waitcnt_depctr" || op == "s_wait_alu" || op == "s_waitcnt_vscnt";
@@ -56,6 +59,17 @@ struct SiteGroup {
   bool moved = false;  // the kernel runs from a copy in the new segment
   std::vector<size_t> plans;
 };
+
+// The s_clause that covers instruction i, or is it. Counted here from the code
+// alone, whatever the plans say; the innermost, should there be several.
+std::optional<uint32_t> CoveringClause(const KernelAnalysis& kernel, uint32_t i) {
+  constexpr uint32_t kLongest = 64;  // six bits, and one
+  for (uint32_t back = 0; back <= std::min(i, kLongest); ++back) {
+    const Instruction& in = kernel.instructions()[i - back];
+    if (in.opcode == "s_clause" && in.clause_length >= back) return i - back;
+  }
+  return std::nullopt;
+}
 
 class Validator {
  public:
@@ -80,6 +94,7 @@ class Validator {
   void CheckProgramHeaders();
   void GroupSites();
   void CheckSite(const SiteGroup& group);
+  void CheckClauses();
   void CheckCopies();
   std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
                                          uint64_t stop, uint32_t* executed);
@@ -108,6 +123,7 @@ class Validator {
   std::vector<ByteRange> allowed_;  // file ranges of the original that may differ
   std::map<uint64_t, WordFixup> expected_fixups_;
   std::set<size_t> touched_kernels_;
+  std::map<const KernelAnalysis*, std::set<uint32_t>> split_clauses_;  // s_clause -> s_nop 0
   ValidationReport report_;
 };
 
@@ -317,8 +333,10 @@ std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, uint32
 void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed) {
   const KernelAnalysis& k = *group.kernel;
   const Instruction& site = k.instructions()[group.instruction];
-  const auto original = k.code().subspan(site.offset, site.size);
   patch::Isa& isa = k.isa();
+  absl::Span<const uint8_t> original = k.code().subspan(site.offset, site.size);
+  // An s_clause would cover the way back; only s_nop 0 may stand for it.
+  if (site.opcode == "s_clause") original = kNop0;
   while (true) {
     const auto bytes = patched_->AtVaddr(at, site.size);
     if (!bytes.empty() && std::equal(bytes.begin(), bytes.end(), original.begin())) break;
@@ -403,8 +421,27 @@ void Validator::CheckSite(const SiteGroup& group) {
   for (size_t index : group.plans) report_.executed_instructions[index] = executed;
 }
 
-// A kernel that runs from a copy: the same bytes, anchors apart, of code that
-// does not depend on where it lies.
+// A clause around a site is split, by s_nop 0 in the s_clause's place, and no
+// other is touched. An s_clause that is a site has been checked as one.
+void Validator::CheckClauses() {
+  std::set<std::pair<const KernelAnalysis*, uint32_t>> sites;
+  for (const SiteGroup& g : groups_) sites.insert({g.kernel, g.instruction});
+  for (const SiteGroup& g : groups_) {
+    const auto clause = CoveringClause(*g.kernel, g.instruction);
+    if (!clause || sites.count({g.kernel, *clause}) != 0) continue;
+    const uint64_t vaddr = g.base + g.kernel->instructions()[*clause].offset;
+    const auto word = patched_->AtVaddr(vaddr, sizeof kNop0);
+    if (!std::equal(word.begin(), word.end(), std::begin(kNop0), std::end(kNop0))) {
+      Find("the clause around a site is not split", vaddr);
+      continue;
+    }
+    split_clauses_[g.kernel].insert(*clause);
+    if (!g.moved) AllowOriginal(vaddr, sizeof kNop0);
+  }
+}
+
+// A kernel that runs from a copy: the same bytes, anchors and split clauses
+// apart, of code that does not depend on where it lies.
 void Validator::CheckCopies() {
   std::map<const KernelAnalysis*, std::vector<const SiteGroup*>> copies;
   for (const SiteGroup& g : groups_) {
@@ -429,6 +466,10 @@ void Validator::CheckCopies() {
     std::vector<ByteRange> anchors;
     for (const SiteGroup* g : sites) {
       const Instruction& ins = k->instructions()[g->instruction];
+      anchors.push_back({ins.offset, ins.offset + ins.size});
+    }
+    for (const uint32_t clause : split_clauses_[k]) {
+      const Instruction& ins = k->instructions()[clause];
       anchors.push_back({ins.offset, ins.offset + ins.size});
     }
     std::sort(anchors.begin(), anchors.end(),
@@ -580,6 +621,7 @@ ValidationReport Validator::Run() {
     if (full()) break;
     CheckSite(g);
   }
+  CheckClauses();
   CheckCopies();
   CheckDescriptors();
   CheckFixups();

@@ -32,9 +32,13 @@ struct ValidationReport {
 //    executable segment above all others;
 //  - every original byte is unchanged, except ELF headers, the metadata note,
 //    register fields and entry of descriptors of kernels with a placed site, the
-//    anchors, and branch words in gaps between functions that an anchor leads to;
+//    anchors, split clauses, and branch words in gaps between functions that an
+//    anchor leads to;
+//  - each s_clause with a placed site in its run, and no other, is s_nop 0, in
+//    the code that runs and, if the s_clause is a site itself, in its trampoline;
 //  - a kernel whose entry moved runs from a copy in the new segment that equals
-//    the kernel, anchors apart, and whose code does not depend on its address;
+//    the kernel, anchors and split clauses apart, and whose code does not depend
+//    on its address;
 //  - each anchor leads by direct branches into the new segment, to exactly the
 //    admitted sequences (fixup words apart), the displaced instruction, and back
 //    by direct branches to the instruction after the site;

@@ -2,6 +2,7 @@
 // bits.
 #include "patch/analysis/hazard_regions.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rjdbi::patch {
@@ -51,7 +52,33 @@ void Propagate(const ControlFlow& flow, const std::vector<Change>& changes,
   }
 }
 
+bool TransfersControl(const Instruction& in) {
+  return in.branch || in.indirect || in.call || in.ends_program;
+}
+
 }  // namespace
+
+std::vector<Clause> FindClauses(const std::vector<Instruction>& instructions) {
+  std::vector<Clause> clauses;
+  uint32_t covered = 0;  // instructions before this one may be in an earlier clause
+  for (uint32_t i = 0; i < instructions.size(); ++i) {
+    if (!instructions[i].is_clause) continue;
+    const uint64_t last = uint64_t{i} + instructions[i].clause_length;
+    Clause clause;
+    clause.first = i;
+    clause.last = static_cast<uint32_t>(std::min<uint64_t>(last, instructions.size() - 1));
+    clause.splittable = i >= covered && clause.last == last;
+    for (uint32_t m = i + 1; m <= clause.last && clause.splittable; ++m) {
+      const Instruction &before = instructions[m - 1], &in = instructions[m];
+      // Undecodable bytes leave a gap.
+      clause.splittable =
+          in.offset == before.offset + before.size && !in.is_clause && !TransfersControl(in);
+    }
+    covered = std::max(covered, clause.last + 1);
+    clauses.push_back(clause);
+  }
+  return clauses;
+}
 
 bool IndexesVgprs(const Instruction& in) {
   return in.opcode.starts_with("v_movrel") || in.opcode.starts_with("v_swaprel") ||
@@ -62,26 +89,19 @@ bool IndexesSgprs(const Instruction& in) { return in.opcode.starts_with("s_movre
 
 std::vector<uint8_t> FindRegions(const std::vector<Instruction>& instructions,
                                  absl::Span<const uint8_t> code, const ControlFlow& flow,
-                                 const Generation& generation) {
+                                 const std::vector<Clause>& clauses, const Generation& generation) {
   std::vector<uint8_t> flags(instructions.size(), 0);
   std::vector<Change> changes(instructions.size());
-  bool any = false, any_change = false;
-  uint32_t clause_left = 0;
+  bool any_change = false;
   for (size_t i = 0; i < instructions.size(); ++i) {
-    const Instruction& in = instructions[i];
-    if (in.is_clause) {
-      clause_left = in.clause_length + 1u;
-    }
-    if (clause_left > 0) {
-      flags[i] |= kInClause;
-      any = true;
-      --clause_left;
-    }
-    changes[i] = ChangeOf(in, code, generation);
+    changes[i] = ChangeOf(instructions[i], code, generation);
     any_change |= changes[i].set != 0;
   }
+  for (const Clause& clause : clauses) {
+    for (uint32_t i = clause.first; i <= clause.last; ++i) flags[i] |= kInClause;
+  }
   if (any_change) Propagate(flow, changes, flags);
-  return any || any_change ? flags : std::vector<uint8_t>();
+  return !clauses.empty() || any_change ? flags : std::vector<uint8_t>();
 }
 
 }  // namespace rjdbi::patch

@@ -18,10 +18,23 @@ enum RegionFlag : uint8_t {
   kAfterDealloc = 1 << 2,  // VGPRs may have been deallocated on some path
 };
 
+// An s_clause and the instructions that it covers, by index, inclusive. The
+// hardware counts executed instructions; this counts instructions in a row.
+struct Clause {
+  uint32_t first = 0, last = 0;  // s_clause; last covered instruction, or of the kernel
+  // The s_clause may become s_nop 0: counting is right, because the covered
+  // instructions follow each other without control transfers, lie in the kernel
+  // and are in no other clause.
+  bool splittable = false;
+};
+
+// Ascending by `first`.
+std::vector<Clause> FindClauses(const std::vector<Instruction>& instructions);
+
 // Flags per instruction; empty when no instruction has any.
 std::vector<uint8_t> FindRegions(const std::vector<Instruction>& instructions,
                                  absl::Span<const uint8_t> code, const ControlFlow& flow,
-                                 const Generation& generation);
+                                 const std::vector<Clause>& clauses, const Generation& generation);
 
 // Instructions that reach vector (scalar) registers through an index register.
 bool IndexesVgprs(const Instruction& in);

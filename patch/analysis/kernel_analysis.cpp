@@ -92,7 +92,8 @@ class Analysis final : public KernelAnalysis {
     std::vector<uint64_t> entries = {0};
     if (two_entries_) entries.push_back(kPreloadEntryOffset);
     flow_ = BuildControlFlow(instructions_, code_.size(), entries);
-    regions_ = FindRegions(instructions_, code_, flow_, isa_.generation());
+    clauses_ = FindClauses(instructions_);
+    regions_ = FindRegions(instructions_, code_, flow_, clauses_, isa_.generation());
     FindMentioned();
     live_cache_.resize(flow_.blocks.size());
     pending_cache_.resize(flow_.blocks.size());
@@ -127,6 +128,15 @@ class Analysis final : public KernelAnalysis {
           std::make_unique<Pending>(instructions_, code_, flow_, isa_.generation(), Everything());
     }
     return Cached(pending_cache_, *pending_, i);
+  }
+
+  std::optional<uint32_t> SplittableClause(uint32_t i) const override {
+    auto after = std::upper_bound(clauses_.begin(), clauses_.end(), i,
+                                  [](uint32_t at, const Clause& c) { return at < c.first; });
+    if (after == clauses_.begin()) return std::nullopt;
+    const Clause& clause = *--after;
+    if (!clause.splittable || i > clause.last) return std::nullopt;
+    return clause.first;
   }
 
   std::optional<Refusal> Immovable(uint32_t i) const override;
@@ -173,6 +183,7 @@ class Analysis final : public KernelAnalysis {
   std::optional<uint64_t> undecodable_;
   bool two_entries_ = false;
   ControlFlow flow_;
+  std::vector<Clause> clauses_;
   std::vector<uint8_t> regions_;
   RegisterSet mentioned_, indexed_;
   mutable std::unique_ptr<Liveness> liveness_;
@@ -230,9 +241,10 @@ std::optional<Refusal> Analysis::Immovable(uint32_t i) const {
                   "only firmware without kernarg preloading runs this entry; a count taken here "
                   "would miss the others");
   }
-  if (Region(i) & kInClause) {
+  if ((Region(i) & kInClause) && !SplittableClause(i)) {
     return Refuse(Reason::kSiteInsideClause, std::string(in.opcode), "",
-                  "an s_clause run must not be interrupted");
+                  "the s_clause run is no straight line within the kernel, so its extent is not "
+                  "known and it is not split");
   }
   if (Region(i) & kInGprIndex) {
     return Refuse(Reason::kSiteInsideGprIndexRegion, std::string(in.opcode), "",

@@ -53,7 +53,13 @@ class KernelAnalysis {
   // mentions anywhere.
   virtual const RegisterSet& mentioned() const = 0;
 
-  // Whether instruction i may be displaced into a trampoline; nullopt: yes.
+  // The s_clause whose run holds instruction i (i itself included) and that may
+  // become s_nop 0: a clause is a scheduling hint, and its end changes timing
+  // alone. nullopt: i is in no clause, or in one that must stay whole.
+  virtual std::optional<uint32_t> SplittableClause(uint32_t i) const = 0;
+
+  // Whether instruction i may be displaced into a trampoline; nullopt: yes, and
+  // then SplittableClause(i), if any, has to be split.
   virtual std::optional<Refusal> Immovable(uint32_t i) const = 0;
 };
 

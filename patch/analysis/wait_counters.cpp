@@ -72,8 +72,7 @@ constexpr LateRow kLateRows[] = {
     {"s_scratch_", kScalarLate},    {"s_atomic_", kScalarLate},
     {"s_memtime", kScalarLate},     {"s_memrealtime", kScalarLate},
     {"s_sendmsg_rtn", kScalarLate}, {"s_atc_probe", kScalarLate},
-    {"s_get_waveid", kScalarLate},
-    {"s_get_barrier_state", kScalarLate},
+    {"s_get_waveid", kScalarLate},  {"s_get_barrier_state", kScalarLate},
 };
 
 Late LateOf(const Instruction& in) {

@@ -11,32 +11,32 @@ namespace rjdbi::patch {
 enum class Reason : uint16_t {
   kNone,
   // The site.
-  kSiteBranch,             // a direct branch cannot be displaced
-  kSiteIndirectTransfer,   // s_setpc, s_swappc, s_call, s_rfe
+  kSiteBranch,            // a direct branch cannot be displaced
+  kSiteIndirectTransfer,  // s_setpc, s_swappc, s_call, s_rfe
   kSiteProgramEnd,
-  kSitePcRelative,         // s_getpc and kin
+  kSitePcRelative,  // s_getpc and kin
   kSiteInsideClause,
   kSiteInsideGprIndexRegion,
-  kSiteUndecodable,        // the kernel does not decode around the site
-  kSiteBranchTargetInside, // a branch lands inside the displaced bytes
-  kSiteUnresolvedControl,  // an indirect branch may land anywhere in the kernel
+  kSiteUndecodable,         // the kernel does not decode around the site
+  kSiteBranchTargetInside,  // a branch lands inside the displaced bytes
+  kSiteUnresolvedControl,   // an indirect branch may land anywhere in the kernel
   kSiteTooShort,
-  kSiteDealloc,            // after VGPR deallocation
+  kSiteDealloc,  // after VGPR deallocation
   // Registers.
-  kNoSgprPair,             // observed, limit: registers
+  kNoSgprPair,  // observed, limit: registers
   kNoVgprs,
-  kSgprGrowthImpossible,   // hardware limit
+  kSgprGrowthImpossible,  // hardware limit
   kVgprGrowthImpossible,
   kSgprBudget,
   kVgprBudget,
-  kLinkPairUnavailable,    // s30/s31 for probes that call
+  kLinkPairUnavailable,  // s30/s31 for probes that call
   // Placement.
   kOutOfBranchReach,
-  kNoSegmentSlot,          // no program header can be recycled
+  kNoSegmentSlot,  // no program header can be recycled
   // The object.
-  kKernargPreloadEntry,    // two hardware entries
+  kKernargPreloadEntry,  // two hardware entries
   kUnknownProcessor,
-  kAssemblerFailed,        // LLVM refused our own text: a bug of ours
+  kAssemblerFailed,  // LLVM refused our own text: a bug of ours
 };
 
 // A refusal before wording: `observed` and `limit` carry units.

@@ -35,34 +35,37 @@ struct WordFixup {
 
 // One probe at one site, ready to be judged and emitted.
 struct SitePlan {
-  uint32_t instruction = 0;      // index in the kernel's analysis
+  uint32_t instruction = 0;  // index in the kernel's analysis
   size_t kernel_index = 0;
   Probe probe = Probe::kNop;
-  std::vector<uint8_t> sequence; // the injected code, guards, saves and restores included;
-                                 // not the displaced instruction nor the jumps
-  std::vector<WordFixup> fixups; // offsets into `sequence`
-  RegisterSet temporaries;       // registers used that hold nothing the application needs
-  RegisterSet grown;             // subset of temporaries beyond the kernel's allocation
-  uint32_t required_sgprs = 0;   // kernel's ordinary SGPRs (highest used + 1) after this plan
+  std::vector<uint8_t> sequence;  // the injected code, guards, saves and restores included;
+                                  // not the displaced instruction nor the jumps
+  std::vector<WordFixup> fixups;  // offsets into `sequence`
+  RegisterSet temporaries;        // registers used that hold nothing the application needs
+  RegisterSet grown;              // subset of temporaries beyond the kernel's allocation
+  uint32_t required_sgprs = 0;    // kernel's ordinary SGPRs (highest used + 1) after this plan
   uint32_t required_vgprs = 0;
-  int32_t sgpr_delta = 0;        // growth of the allocation
+  int32_t sgpr_delta = 0;  // growth of the allocation
   int32_t vgpr_delta = 0;
   uint32_t injected_instructions = 0;  // executed per event: sequence plus jumps
   uint32_t telemetry_bytes_per_event = 0;
-  bool drains_waits = false;     // a declared degradation
+  bool drains_waits = false;  // a declared degradation
+  // Index of the s_clause that becomes s_nop 0 because the site lies in its run
+  // (or is it); a declared degradation.
+  std::optional<uint32_t> broken_clause;
 };
 
 struct EmittedSite {
-  size_t plan = 0;               // index into the plans given
+  size_t plan = 0;                 // index into the plans given
   std::optional<Refusal> refusal;  // placement failed; others are unaffected
   uint64_t trampoline_vaddr = 0;
 };
 
 struct RewriteResult {
-  std::vector<uint8_t> image;    // empty when no plan could be placed
-  std::vector<WordFixup> fixups; // offsets into the file
+  std::vector<uint8_t> image;     // empty when no plan could be placed
+  std::vector<WordFixup> fixups;  // offsets into the file
   std::vector<EmittedSite> sites;
-  int64_t code_growth = 0;       // bytes
+  int64_t code_growth = 0;  // bytes
 };
 
 class Rewriter {

@@ -81,6 +81,7 @@ class Placer {
     for (Group& group : groups) {
       if (!group.done) CopyKernel(group);
     }
+    BreakClauses(sites);
     return std::move(placed_);
   }
 
@@ -133,14 +134,31 @@ class Placer {
     attempt = Attempt();
   }
 
-  void Commit(const Attempt& attempt) {
-    for (const auto& [vaddr, word] : attempt.words) {
-      if (vaddr < base_) {
-        placed_.words[vaddr] = word;
-      } else {
-        std::memcpy(placed_.segment.data() + (vaddr - base_), &word, sizeof(word));
-      }
+  void Write(uint64_t vaddr, uint32_t word) {
+    if (vaddr < base_) {
+      placed_.words[vaddr] = word;
+    } else {
+      std::memcpy(placed_.segment.data() + (vaddr - base_), &word, sizeof(word));
     }
+  }
+
+  void Commit(const Attempt& attempt) {
+    for (const auto& [vaddr, word] : attempt.words) Write(vaddr, word);
+  }
+
+  // Last, when it is known which sites are placed and where their kernels run.
+  // An s_clause that is a site itself has become a branch.
+  void BreakClauses(const std::vector<SiteCode>& sites) {
+    std::set<uint64_t> clauses;
+    for (const SiteCode& site : sites) {
+      if (site.refusal || !site.broken_clause) continue;
+      const uint64_t base = site.anchor_vaddr - OffsetOf(site);
+      clauses.insert(base + site.kernel->instructions()[*site.broken_clause].offset);
+    }
+    for (const SiteCode& site : sites) {
+      if (!site.refusal) clauses.erase(site.anchor_vaddr);
+    }
+    for (uint64_t vaddr : clauses) Write(vaddr, encoding_.nop);
   }
 
   // The filler word that gets furthest from `from` towards `to`.

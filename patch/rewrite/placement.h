@@ -9,6 +9,9 @@
 //   2. relays, of at most two hops each way;
 //   3. it is copied, byte for byte, into the new segment next to its
 //      trampolines, and its descriptor's entry moved.
+//
+// An s_clause with a placed site in its run becomes s_nop 0, in the code that
+// runs: the copy of a copied kernel. Without a placed site it stays.
 #ifndef PATCH_REWRITE_PLACEMENT_H_
 #define PATCH_REWRITE_PLACEMENT_H_
 
@@ -27,6 +30,8 @@ namespace rjdbi::patch {
 struct SiteCode {
   const KernelAnalysis* kernel = nullptr;
   uint32_t instruction = 0;
+  // The s_clause around the site, which may be the site: see SitePlan.
+  std::optional<uint32_t> broken_clause;
   std::vector<size_t> plans;      // indices, in execution order
   std::vector<uint8_t> body;      // all of the trampoline but the branch back
   std::vector<WordFixup> fixups;  // offsets into `body`

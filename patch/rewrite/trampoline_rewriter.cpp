@@ -29,6 +29,8 @@ constexpr uint32_t kJumps = 2;
 constexpr std::string_view kLdsBranchFamily = "gfx10.1";
 constexpr char kLdsBranchGuard[] = "s_waitcnt_vscnt null, 0x0";
 
+constexpr char kBrokenClause[] = "s_nop 0";
+
 bool Counts(Probe probe) { return probe == Probe::kCountWaves || probe == Probe::kCountLanes; }
 
 bool NeedsLdsBranchGuard(const Generation& generation, const Instruction& in) {
@@ -154,6 +156,7 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
     plan.injected_instructions += 2;
     plan.drains_waits = true;
   }
+  plan.broken_clause = kernel.SplittableClause(instruction);
   plan.drains_waits |= Counts(request.probe) && generation.family == kLdsBranchFamily;
   return plan;
 }
@@ -175,8 +178,15 @@ absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<Site
     }
     site.body.insert(site.body.end(), plans[p].sequence.begin(), plans[p].sequence.end());
   }
-  const absl::Span<const uint8_t> bytes = kernel.code().subspan(displaced.offset, displaced.size);
-  site.body.insert(site.body.end(), bytes.begin(), bytes.end());
+  if (displaced.is_clause) {
+    // Moved as it is it would cover the branch back.
+    const auto nop = cache_.Assemble(AssemblyKey(kernel), kernel.isa(), kBrokenClause);
+    if (!nop.ok()) return nop.status();
+    site.body.insert(site.body.end(), (*nop)->begin(), (*nop)->end());
+  } else {
+    const absl::Span<const uint8_t> bytes = kernel.code().subspan(displaced.offset, displaced.size);
+    site.body.insert(site.body.end(), bytes.begin(), bytes.end());
+  }
   site.body.insert(site.body.end(), guard.begin(), guard.end());
   return absl::OkStatus();
 }
@@ -206,6 +216,7 @@ absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
         sites[{kernel->kernel().entry_vaddr, plans[p].kernel_index, plans[p].instruction}];
     site.kernel = kernel;
     site.instruction = plans[p].instruction;
+    site.broken_clause = plans[p].broken_clause;
     site.plans.push_back(p);
   }
   std::vector<SiteCode> result;

@@ -38,6 +38,7 @@ class Checker {
     uint64_t back = site_.trampoline_vaddr + body.size();
     if (IsNop(back)) back += 4;
     if (!LeadsTo(back, home)) return Fail("the trampoline does not lead back");
+    if (ClauseLeftWhole(displaced)) return Fail("the clause around the site is left whole");
     return absl::OkStatus();
   }
 
@@ -57,6 +58,14 @@ class Checker {
   bool IsNop(uint64_t vaddr) {
     const std::optional<Instruction> in = Fetch(vaddr);
     return in && in->opcode == "s_nop";
+  }
+
+  // The s_clause is s_nop 0 or, a site itself, a branch.
+  bool ClauseLeftWhole(const Instruction& displaced) {
+    if (!site_.broken_clause) return false;
+    const uint64_t offset = site_.kernel->instructions()[*site_.broken_clause].offset;
+    const std::optional<Instruction> in = Fetch(site_.anchor_vaddr - displaced.offset + offset);
+    return !in || (in->opcode != "s_nop" && in->opcode != "s_branch");
   }
 
   // Follows unconditional branches from `vaddr` until `target`.

@@ -12,8 +12,8 @@
 namespace rjdbi::patch {
 
 // INTERNAL, naming the site: an anchor does not lead to its trampoline, the
-// trampoline does not decode to its body, or control does not come back right
-// behind the displaced instruction.
+// trampoline does not decode to its body, control does not come back right
+// behind the displaced instruction, or an s_clause that was to be split is left.
 absl::Status VerifyImage(const CodeObject& image, const std::vector<SiteCode>& sites);
 
 }  // namespace rjdbi::patch

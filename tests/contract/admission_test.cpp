@@ -114,14 +114,10 @@ TEST_P(EachProcessor, EveryProbeAtEveryMemoryInstruction) {
     EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
     EXPECT_EQ(a.record.kernels(), 2u);
     ASSERT_GT(a.record.decisions_size(), 4);
-    // Code inside an s_clause is refused; everything else of these small kernels
-    // can take any probe.
+    // These small kernels can take any probe anywhere.
     for (const v1::Decision& d : a.record.decisions()) {
-      if (!IsAttached(d)) {
-        EXPECT_EQ(d.violations(0).constraint_id(), "RJD-S005") << d.ShortDebugString();
-      }
+      EXPECT_TRUE(IsAttached(d)) << d.ShortDebugString();
     }
-    EXPECT_GT(CountAttached(a.record), 0u) << GetParam() << " " << probe;
     EXPECT_EQ(a.record.counter_count() == 0, std::string(probe) == "nop");
     EXPECT_EQ(a.fixups.size(), 2 * a.record.counter_count());
   }
@@ -130,6 +126,77 @@ TEST_P(EachProcessor, EveryProbeAtEveryMemoryInstruction) {
 INSTANTIATE_TEST_SUITE_P(Processors, EachProcessor,
                          testing::Values("gfx900", "gfx908", "gfx90a", "gfx942", "gfx1010",
                                          "gfx1030", "gfx1100", "gfx1200"));
+
+constexpr char kClauses[] = R"(
+kernel void gather(global const int* a, global int* out) {
+  int i = __builtin_amdgcn_workitem_id_x();
+  out[i] = a[i] + a[i + 64] * a[i + 128];
+}
+)";
+
+bool Splits(const v1::Decision& d) {
+  for (const auto& degradation : d.degradations()) {
+    if (degradation.constraint_id() != id::kSplitsClause) continue;
+    EXPECT_THAT(degradation.message(), HasSubstr("clause of"));
+    EXPECT_THAT(degradation.message(), HasSubstr("is split"));
+    return true;
+  }
+  return false;
+}
+
+TEST(Admission, ASplitClauseIsADeclaredDegradation) {
+  for (const char* processor : {"gfx1010:xnack+", "gfx1030", "gfx1100", "gfx1201"}) {
+    SCOPED_TRACE(processor);
+    const Admission a = AdmitAll(CompileOpenCl(processor, kClauses),
+                                 {Attach("a1", "gather", "memory,s_clause", "count-waves")});
+    ExpectConserved(a);
+    EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
+    size_t split = 0, on_clause = 0, whole = 0;
+    for (const v1::Decision& d : a.record.decisions()) {
+      ASSERT_TRUE(IsAttached(d)) << d.ShortDebugString();
+      EXPECT_TRUE(d.site().movable());
+      EXPECT_EQ(Splits(d), d.site().has_splits_clause_at());
+      if (!Splits(d)) {
+        ++whole;
+        continue;
+      }
+      ++split;
+      EXPECT_EQ(d.outcome(), v1::ATTACH_WITH_DECLARED_DEGRADATION);
+      EXPECT_LE(d.site().splits_clause_at(), d.site().location().kernel_offset());
+      on_clause += d.site().splits_clause_at() == d.site().location().kernel_offset();
+    }
+    EXPECT_GE(split, 3u);
+    EXPECT_GE(on_clause, 1u);
+    EXPECT_GE(whole, 1u) << "the store is in no clause";
+    ASSERT_EQ(a.record.coverage_size(), 1);
+    const v1::Coverage& c = a.record.coverage(0);
+    EXPECT_GE(c.degraded(), split);
+    EXPECT_EQ(c.degraded() + c.attached(), c.requested());
+    EXPECT_EQ(c.refused_size(), 0);
+  }
+}
+
+// Not what compilers make: see RJD-S005.
+TEST(Admission, AnOddClauseIsRefusedAndStays) {
+  AsmKernel k;
+  k.body =
+      "s_clause 0x2\ns_load_dword s4, s[0:1], 0x0\ns_cbranch_scc0 .Lend\n"
+      "s_load_dword s5, s[0:1], 0x4\n.Lend:\ns_waitcnt lgkmcnt(0)\ns_nop 0\ns_endpgm";
+  const Admission a =
+      AdmitAll(AssembleObject("gfx1030", 32, {k}), {Attach("a1", "k", "s_load*,s_nop", "nop")});
+  ExpectConserved(a);
+  ASSERT_EQ(a.record.decisions_size(), 3);
+  for (int i = 0; i < 2; ++i) {
+    const v1::Decision& d = a.record.decisions(i);
+    EXPECT_EQ(d.outcome(), v1::UNSUPPORTED_SITE);
+    EXPECT_EQ(d.violations(0).constraint_id(), "RJD-S005");
+    EXPECT_EQ(d.site().site_class(), v1::INSIDE_CLAUSE);
+    EXPECT_FALSE(d.site().has_splits_clause_at());
+  }
+  EXPECT_EQ(a.record.decisions(2).outcome(), v1::VERIFIED_ATTACH);
+  test::Loaded patched(a.patched);
+  EXPECT_EQ(patched.Kernel().instructions()[0].opcode, "s_clause");
+}
 
 TEST(Admission, SiteRecordIsComplete) {
   const Admission a = AdmitAll(CompileOpenCl("gfx90a", kSource),

@@ -178,6 +178,124 @@ TEST_F(Validation, SegmentsAndHeaders) {
   EXPECT_THAT(Findings(), HasSubstr("load segments"));
 }
 
+// Two clauses: the load in the middle of the first has a probe, or its s_clause
+// has. `far`: the kernel runs from a copy.
+class SplitClause : public testing::TestWithParam<bool> {
+ protected:
+  SplitClause() : loaded_(Object(GetParam())), kernel_(&loaded_.Kernel()) { Emit({2}); }
+
+  static std::vector<uint8_t> Object(bool far) {
+    const std::string clause =
+        "s_clause 0x2\nglobal_load_dword v2, v0, s[4:5]\n"
+        "global_load_dword v3, v0, s[4:5] offset:4\nglobal_load_dword v4, v0, s[4:5] offset:8\n";
+    test::AsmKernel k, behind;
+    k.body = clause + clause + "s_nop 3\ns_endpgm";
+    behind.name = "behind";
+    behind.body = far ? ".rept 60000\ns_nop 1\n.endr\ns_endpgm" : "s_endpgm";
+    return test::AssembleObject("gfx1030", 32, {k, behind});
+  }
+
+  void Emit(const std::vector<uint32_t>& sites) {
+    auto rewriter = patch::MakeTrampolineRewriter();
+    plans_.clear();
+    for (const uint32_t i : sites) {
+      auto plan = rewriter->Plan(*kernel_, i, {patch::Probe::kNop, 0, 16, 8});
+      ASSERT_TRUE(std::holds_alternative<patch::SitePlan>(plan));
+      plans_.push_back(std::get<patch::SitePlan>(plan));
+    }
+    auto result = rewriter->Emit(loaded_.object(), {kernel_}, plans_);
+    ASSERT_TRUE(result.ok()) << result.status();
+    result_ = *std::move(result);
+    ASSERT_FALSE(result_.sites[0].refusal.has_value());
+    image_ = std::make_unique<patch::CodeObject>(*patch::CodeObject::Parse(result_.image));
+    EXPECT_EQ(image_->kernels()[0].entry_vaddr != kernel_->kernel().entry_vaddr, GetParam());
+  }
+
+  // File offset of instruction i, in the code that runs.
+  uint64_t At(uint32_t i) const {
+    return *image_->VaddrToOffset(image_->kernels()[0].entry_vaddr +
+                                  kernel_->instructions()[i].offset);
+  }
+  uint32_t Word(uint64_t offset) const {
+    uint32_t word = 0;
+    std::memcpy(&word, result_.image.data() + offset, sizeof word);
+    return word;
+  }
+  void SetWord(uint64_t offset, uint32_t word) {
+    std::memcpy(result_.image.data() + offset, &word, sizeof word);
+  }
+  std::string Findings() const {
+    std::string text;
+    for (const auto& f : ValidateImage(loaded_.object(), {kernel_}, plans_, result_).findings) {
+      text += f.what + "\n";
+    }
+    return text;
+  }
+
+  static constexpr uint32_t kNop0 = 0xbf800000, kClause3 = 0xbfa10002;
+  test::Loaded loaded_;
+  const patch::KernelAnalysis* kernel_;
+  std::vector<patch::SitePlan> plans_;
+  patch::RewriteResult result_;
+  std::unique_ptr<patch::CodeObject> image_;
+};
+
+INSTANTIATE_TEST_SUITE_P(InPlaceAndCopied, SplitClause, testing::Bool());
+
+TEST_P(SplitClause, IsFineWhateverThePlanSaysOfIt) {
+  EXPECT_EQ(Findings(), "");
+  EXPECT_EQ(Word(At(0)), kNop0);
+  plans_[0].broken_clause.reset();
+  EXPECT_EQ(Findings(), "");
+  plans_[0].broken_clause = 4;
+  EXPECT_EQ(Findings(), "");
+}
+
+TEST_P(SplitClause, TakesNothingButNop0) {
+  for (const uint32_t word : {kClause3, kClause3 - 1, kNop0 + 1, 0xbf810000u, 0xbf820000u, 0u}) {
+    SetWord(At(0), word);
+    EXPECT_THAT(Findings(), HasSubstr("is not split")) << std::hex << word;
+  }
+  SetWord(At(0), kNop0);
+  EXPECT_EQ(Findings(), "");
+}
+
+TEST_P(SplitClause, LeavesOtherClausesAlone) {
+  ASSERT_EQ(Word(At(4)), kClause3);
+  SetWord(At(4), kNop0);
+  EXPECT_NE(Findings(), "");
+  plans_[0].broken_clause = 4;
+  EXPECT_NE(Findings(), "") << "the plan does not decide";
+}
+
+TEST_P(SplitClause, AnUnprobedClauseMayNotBeSplit) {
+  Emit({8});
+  EXPECT_EQ(Findings(), "");
+  SetWord(At(0), kNop0);
+  EXPECT_NE(Findings(), "");
+}
+
+TEST_P(SplitClause, TheOriginalOfACopyStays) {
+  if (!GetParam()) {
+    EXPECT_EQ(At(0), *image_->VaddrToOffset(kernel_->kernel().entry_vaddr));
+    return;
+  }
+  SetWord(*image_->VaddrToOffset(kernel_->kernel().entry_vaddr), kNop0);
+  EXPECT_THAT(Findings(), HasSubstr("an original byte changed"));
+}
+
+TEST_P(SplitClause, AProbedClauseInstructionIsNop0InItsTrampoline) {
+  Emit({0, 3});
+  EXPECT_EQ(Findings(), "");
+  const uint64_t displaced =
+      *image_->VaddrToOffset(result_.sites[0].trampoline_vaddr) + plans_[0].sequence.size();
+  ASSERT_EQ(Word(displaced), kNop0);
+  for (const uint32_t word : {kClause3, 0xbf810000u}) {
+    SetWord(displaced, word);
+    EXPECT_THAT(Findings(), HasSubstr("displaced instruction is not in the trampoline"));
+  }
+}
+
 TEST_F(Validation, AnotherSequenceThanTheAdmittedOne) {
   plans_[1].sequence[0] ^= 1;
   EXPECT_THAT(Findings(), HasSubstr("not the admitted sequence"));

@@ -12,8 +12,10 @@
 namespace rjdbi::test {
 namespace {
 
-bool IsUnified(const std::string& p) { return p == "gfx90a" || p == "gfx942"; }
-bool IsGfx9(const std::string& p) { return p.size() == 6; }
+// Without features: gfx90a of gfx90a:xnack+.
+std::string Bare(const std::string& p) { return p.substr(0, p.find(':')); }
+bool IsGfx9(const std::string& p) { return Bare(p).size() == 6; }
+bool IsUnified(const std::string& p) { return Bare(p) == "gfx90a" || Bare(p) == "gfx942"; }
 
 class TemporaryFolder {
  public:
@@ -34,8 +36,8 @@ std::vector<uint8_t> RunCompiler(const std::string& arguments, const std::string
   TemporaryFolder folder;
   const std::string in = folder / ("in" + extension), out = folder / "out.co";
   std::ofstream(in) << source;
-  const std::string command = std::string(RJDBI_CLANG) + " -target amdgcn-amd-amdhsa " +
-                              arguments + " " + in + " -o " + out;
+  const std::string command = std::string(RJDBI_CLANG) + " -target amdgcn-amd-amdhsa " + arguments +
+                              " " + in + " -o " + out;
   EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << source.substr(0, 4000);
   std::ifstream file(out, std::ios::binary);
   return std::vector<uint8_t>((std::istreambuf_iterator<char>(file)), {});
@@ -96,8 +98,8 @@ std::vector<uint8_t> AssembleObject(const std::string& processor, uint32_t wavef
 }
 
 std::vector<uint8_t> CompileOpenCl(const std::string& processor, const std::string& source) {
-  return RunCompiler("-x cl -cl-std=CL2.0 -nogpulib -O2 -mcode-object-version=5 -mcpu=" + processor, ".cl",
-                     source);
+  return RunCompiler("-x cl -cl-std=CL2.0 -nogpulib -O2 -mcode-object-version=5 -mcpu=" + processor,
+                     ".cl", source);
 }
 
 Loaded::Loaded(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {

@@ -49,9 +49,84 @@ TEST(Immovable, ClauseCoversExactlyItsRun) {
     s_nop 0
     s_endpgm)"}}));
   const auto& k = loaded.Kernel();
-  EXPECT_EQ(Why(k, 0), Reason::kNone);
-  for (uint32_t i = 1; i <= 3; ++i) EXPECT_EQ(Why(k, i), Reason::kSiteInsideClause) << i;
-  EXPECT_EQ(Why(k, 4), Reason::kNone);
+  for (uint32_t i = 0; i <= 4; ++i) EXPECT_EQ(Why(k, i), Reason::kNone) << i;
+  EXPECT_EQ(k.SplittableClause(0), std::nullopt);
+  for (uint32_t i = 1; i <= 3; ++i) EXPECT_EQ(k.SplittableClause(i), 1u) << i;
+  EXPECT_EQ(k.SplittableClause(4), std::nullopt);
+}
+
+TEST(Immovable, EachClauseIsItsOwn) {
+  Loaded loaded(AssembleObject("gfx1100", 32, {{.body = R"(
+    s_clause 0x0
+    global_load_b32 v4, v[0:1], off
+    s_clause 0x1
+    global_load_b32 v5, v[0:1], off offset:4
+    global_load_b32 v6, v[0:1], off offset:8
+    s_cbranch_scc0 .Lend
+    s_clause 0x1
+    ds_load_b32 v2, v0
+    .Lend:
+    ds_load_b32 v3, v0 offset:4
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  const std::optional<uint32_t> expected[] = {0, 0, 2, 2, 2, std::nullopt, 6, 6, 6, std::nullopt};
+  ASSERT_EQ(k.instructions().size(), std::size(expected));
+  for (uint32_t i = 0; i < std::size(expected); ++i) {
+    EXPECT_EQ(k.SplittableClause(i), expected[i]) << i;
+  }
+  // Whoever branches into a run is in no clause; those who come from above are.
+  EXPECT_EQ(Why(k, 8), Reason::kNone);
+}
+
+// What no compiler makes: the run's extent is uncertain, so it stays whole.
+TEST(Immovable, OddClausesAreNotSplit) {
+  const struct {
+    const char *what, *body;
+    uint32_t first, last;  // instructions of the clause
+  } cases[] = {
+      {"a branch ends the block inside the run", R"(
+         s_clause 0x2
+         s_load_dword s4, s[0:1], 0x0
+         s_cbranch_scc0 .Lend
+         s_load_dword s5, s[0:1], 0x4
+         .Lend:
+         s_endpgm)",
+       0, 3},
+      {"the run reaches the program's end", R"(
+         s_nop 0
+         s_clause 0x1
+         s_load_dword s4, s[0:1], 0x0
+         s_endpgm
+         s_nop 0)",
+       1, 3},
+      {"the run reaches past the kernel", R"(
+         s_branch .Lend
+         s_clause 0x3e
+         s_load_dword s4, s[0:1], 0x0
+         .Lend:
+         s_nop 0)",
+       1, 3},
+      {"a clause in a clause", R"(
+         s_clause 0x4
+         s_load_dword s4, s[0:1], 0x0
+         s_clause 0x0
+         s_load_dword s5, s[0:1], 0x4
+         s_load_dword s6, s[0:1], 0x8
+         s_load_dword s7, s[0:1], 0xc
+         s_endpgm)",
+       0, 5},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    Loaded loaded(AssembleObject("gfx1030", 32, {{.body = c.body}}));
+    const auto& k = loaded.Kernel();
+    for (uint32_t i = c.first; i <= c.last; ++i) {
+      EXPECT_EQ(k.SplittableClause(i), std::nullopt) << i;
+      EXPECT_NE(Why(k, i), Reason::kNone) << i;
+    }
+    EXPECT_TRUE(Why(k, c.first) == Reason::kSiteInsideClause ||
+                Why(k, c.first) == Reason::kSiteUndecodable);
+  }
 }
 
 TEST(Immovable, GprIndexRegionFollowsPaths) {

@@ -210,6 +210,148 @@ TEST(Golden, TrampolinesPerGeneration) {
   }
 }
 
+struct ClauseGolden {
+  const char* processor;
+  const char *load, *load_from;  // first and later members of the clause
+  const char* kernel;            // as patched: branches' offsets removed
+  const char* guard = "";        // around a displaced memory instruction
+};
+
+const ClauseGolden kClauseGoldens[] = {
+    {"gfx1030", "global_load_dword v4, v[0:1], off", "global_load_dword v5, v[0:1], off offset:4",
+     "s_nop 0\nglobal_load_dword v4, v[0:1], off\ns_branch\ns_nop 0\n"},
+    {"gfx1010:xnack+", "global_load_dword v4, v[0:1], off",
+     "global_load_dword v5, v[0:1], off offset:4",
+     "s_nop 0\nglobal_load_dword v4, v[0:1], off\ns_branch\ns_nop 0\n",
+     "s_waitcnt_vscnt null, 0x0\n"},
+    {"gfx1100", "global_load_b32 v4, v[0:1], off", "global_load_b32 v5, v[0:1], off offset:4",
+     "s_nop 0\nglobal_load_b32 v4, v[0:1], off\ns_branch\ns_nop 0\n"},
+    {"gfx1201", "global_load_b32 v4, v[0:1], off", "global_load_b32 v5, v[0:1], off offset:4",
+     "s_nop 0\nglobal_load_b32 v4, v[0:1], off\ns_branch\ns_nop 0\ns_nop 0\n"},
+};
+
+// A kernel whose first clause is to be split, and whose second is not.
+Loaded ClauseKernel(const ClauseGolden& golden) {
+  const std::string first(golden.load), second(golden.load_from);
+  return Loaded(
+      test::AssembleObject(golden.processor, 32,
+                           {{.body = "s_clause 0x1\n" + first + "\n" + second + "\ns_clause 0x1\n" +
+                                     first + "\n" + second + "\ns_nop 7\ns_endpgm\n"}}));
+}
+
+std::string WithoutBranchOffsets(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    const std::string line = text.substr(at, end - at);
+    out += (line.starts_with("s_branch") ? "s_branch" : line) + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string KernelText(Loaded& image, uint64_t size) {
+  return WithoutBranchOffsets(image.Disassemble(image.Kernel().kernel().entry_vaddr, size));
+}
+
+patch::RewriteResult NopAt(Loaded& original, const std::vector<uint32_t>& instructions) {
+  const auto rewriter = patch::MakeTrampolineRewriter();
+  std::vector<SitePlan> plans;
+  for (const uint32_t i : instructions) {
+    const auto plan = rewriter->Plan(original.Kernel(), i, {.probe = Probe::kNop});
+    EXPECT_TRUE(std::holds_alternative<SitePlan>(plan));
+    if (!std::holds_alternative<SitePlan>(plan)) return {};
+    plans.push_back(std::get<SitePlan>(plan));
+    EXPECT_EQ(plans.back().broken_clause, i <= 2 ? std::optional<uint32_t>(0) : std::nullopt);
+  }
+  auto result = rewriter->Emit(original.object(), original.All(), plans);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *std::move(result) : patch::RewriteResult();
+}
+
+TEST(Golden, AProbedClauseIsSplitAndItsNeighbourIsNot) {
+  for (const ClauseGolden& golden : kClauseGoldens) {
+    SCOPED_TRACE(golden.processor);
+    Loaded original = ClauseKernel(golden);
+    const auto& kernel = original.Kernel().kernel();
+    const std::string before = KernelText(original, kernel.code_size);
+    const std::string second_clause = before.substr(before.rfind("s_clause"));
+    const auto result = NopAt(original, {2});
+    ASSERT_FALSE(result.image.empty());
+    Loaded patched(result.image);
+    EXPECT_EQ(KernelText(patched, kernel.code_size), golden.kernel + second_clause);
+    EXPECT_EQ(TrampolineText(patched, result.sites[0].trampoline_vaddr),
+              golden.guard + std::string("s_nop 0\n") + golden.load_from + "\n" + golden.guard +
+                  "s_branch\n");
+  }
+}
+
+TEST(Golden, ASiteOnTheClauseInstructionRunsInItsOwnPlace) {
+  for (const ClauseGolden& golden : kClauseGoldens) {
+    SCOPED_TRACE(golden.processor);
+    Loaded original = ClauseKernel(golden);
+    const std::string before = KernelText(original, original.Kernel().kernel().code_size);
+    // Alone, and with a member: the s_clause becomes the anchor, not s_nop.
+    const std::vector<std::vector<uint32_t>> orders = {{0}, {0, 2}, {2, 0}};
+    for (const auto& sites : orders) {
+      const auto result = NopAt(original, sites);
+      ASSERT_FALSE(result.image.empty());
+      Loaded patched(result.image);
+      const std::string after = KernelText(patched, original.Kernel().kernel().code_size);
+      EXPECT_TRUE(after.starts_with("s_branch\n" + std::string(golden.load) + "\n")) << after;
+      EXPECT_TRUE(after.ends_with(before.substr(before.rfind("s_clause")))) << after;
+      const size_t own = sites.front() == 0 ? 0 : 1;
+      EXPECT_EQ(TrampolineText(patched, result.sites[own].trampoline_vaddr),
+                "s_nop 0\ns_nop 0\ns_branch\n");
+    }
+  }
+}
+
+// With XNACK, memory instructions in a row may be replayed together: none of the
+// probe's may adjoin the application's.
+TEST(Golden, ProbeMemoryIsIsolatedUnderXnack) {
+  const struct {
+    const char* processor;
+    uint32_t wave;
+    const char* body;
+  } cases[] = {
+      {"gfx1010:xnack+", 32, "s_clause 0x1\nglobal_load_dword v4, v[0:1], off\n"},
+      {"gfx90a:xnack+", 64, "s_nop 0\nglobal_load_dword v4, v[0:1], off\n"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.processor);
+    Loaded original(test::AssembleObject(
+        c.processor, c.wave,
+        {{.body =
+              std::string(c.body) + "global_load_dword v5, v[0:1], off offset:4\ns_endpgm\n"}}));
+    const auto rewriter = patch::MakeTrampolineRewriter();
+    std::vector<SitePlan> plans;
+    for (const uint32_t i : {1u, 2u}) {
+      for (const Probe probe : {Probe::kCountWaves, Probe::kCountLanes}) {
+        const auto plan = rewriter->Plan(original.Kernel(), i, {.probe = probe});
+        ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+        plans.push_back(std::get<SitePlan>(plan));
+      }
+    }
+    const auto result = rewriter->Emit(original.object(), original.All(), plans);
+    ASSERT_TRUE(result.ok()) << result.status();
+    Loaded patched(result->image);
+    for (const size_t site : {0u, 2u}) {
+      const std::string text = TrampolineText(patched, result->sites[site].trampoline_vaddr);
+      size_t memory = 0;
+      bool previous = false;
+      for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+        const bool now = text.compare(at, 7, "global_") == 0;
+        EXPECT_FALSE(now && previous) << text;
+        memory += now;
+        previous = now;
+      }
+      EXPECT_EQ(memory, 3u) << text;  // two counters and the load
+      EXPECT_FALSE(previous);
+    }
+  }
+}
+
 TEST(Golden, SeveralProbesShareASiteInOrderAndNeighboursStandAlone) {
   Loaded original(test::AssembleObject("gfx1030", 32, {{.body = R"(
     v_add_f32_e32 v2, v0, v1

@@ -155,6 +155,83 @@ TEST(Placement, RefusesWhatCannotBeReached) {
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin(), after.end()));
 }
 
+std::string Clause() {
+  return "s_clause 0x1\nglobal_load_dword v4, v[0:1], off\n"
+         "global_load_dword v5, v[0:1], off offset:4\n";
+}
+
+// The copy is what runs: its clause is split, the original's is left.
+TEST(Placement, SplitsTheClauseOfACopy) {
+  std::vector<AsmKernel> kernels = {
+      {.name = "a", .body = Clause() + Clause() + Work(60) + "s_endpgm"},
+      {.name = "b", .body = Work(60000) + "s_endpgm"},
+  };
+  Loaded loaded(AssembleObject("gfx1030", 32, kernels));
+  auto rewriter = patch::MakeTrampolineRewriter();
+  const auto plan = rewriter->Plan(loaded.Kernel("a"), 2, {.probe = Probe::kCountWaves});
+  ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+  const auto result = rewriter->Emit(loaded.object(), loaded.All(), {std::get<SitePlan>(plan)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_FALSE(result->sites[0].refusal.has_value());
+  Loaded patched(result->image);
+  const auto& before = loaded.Kernel("a").kernel();
+  const auto& after = patched.object().kernels()[0];
+  ASSERT_NE(after.entry_vaddr, before.entry_vaddr);
+  const auto left = patched.object().AtVaddr(before.entry_vaddr, before.code_size);
+  const auto original = loaded.Kernel("a").code();
+  EXPECT_TRUE(std::equal(left.begin(), left.end(), original.begin(), original.end()));
+  const std::string copy = patched.Disassemble(after.entry_vaddr, 40);
+  EXPECT_TRUE(copy.starts_with("s_nop 0\nglobal_load_dword v4, v[0:1], off\ns_branch")) << copy;
+  EXPECT_NE(copy.find("s_clause 0x1\nglobal_load_dword v4"), std::string::npos) << copy;
+}
+
+// Two far sites of one clause, in a kernel that may not move: filler for one
+// way there and back, so one site is placed and the clause split for it; then
+// filler for none, and the clause stays.
+TEST(Placement, AClauseIsSplitForPlacedSitesOnly) {
+  for (const int relays : {0, 2, 4}) {
+    SCOPED_TRACE(relays);
+    // Kernels begin at multiples of 64 words; that leaves `relays` between b and c.
+    std::vector<AsmKernel> kernels = {
+        {.name = "a", .body = Clause() + "s_getpc_b64 s[4:5]\n" + Work(200) + "s_endpgm"},
+        {.name = "b", .body = Work(391 * 64 - 1 - relays) + "s_endpgm"},
+        {.name = "c", .body = Work(25000) + "s_endpgm"},
+    };
+    Loaded roomy(AssembleObject("gfx1030", 32, kernels));
+    std::vector<uint8_t> bytes(roomy.object().bytes().begin(), roomy.object().bytes().end());
+    const uint64_t b = roomy.Kernel("b").kernel().entry_vaddr;
+    const uint64_t c = roomy.Kernel("c").kernel().entry_vaddr;
+    int kept = 0;
+    for (uint64_t v : patch::FindFillerWords(roomy.object(), roomy.All())) {
+      if (v > b && v < c) {
+        ++kept;
+      } else {
+        bytes[*roomy.object().VaddrToOffset(v)] = 1;
+      }
+    }
+    ASSERT_EQ(kept, relays);
+    Loaded loaded(bytes);
+    auto rewriter = patch::MakeTrampolineRewriter();
+    std::vector<SitePlan> plans;
+    for (const uint32_t i : {1u, 2u}) {
+      const auto plan = rewriter->Plan(loaded.Kernel("a"), i, {.probe = Probe::kNop});
+      ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+      plans.push_back(std::get<SitePlan>(plan));
+    }
+    const auto near = rewriter->Plan(loaded.Kernel("c"), 24000, {.probe = Probe::kNop});
+    ASSERT_TRUE(std::holds_alternative<SitePlan>(near));
+    plans.push_back(std::get<SitePlan>(near));
+    const auto result = rewriter->Emit(loaded.object(), loaded.All(), plans);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->sites[2].refusal.has_value());
+    const int placed = !result->sites[0].refusal + !result->sites[1].refusal;
+    Loaded patched(result->image);
+    const std::string text = patched.Disassemble(loaded.Kernel("a").kernel().entry_vaddr, 4);
+    EXPECT_EQ(text, placed > 0 ? "s_nop 0\n" : "s_clause 0x1\n");
+    EXPECT_EQ(placed, relays / 2);
+  }
+}
+
 // A function without a symbol is not filler, even where it holds zero words.
 TEST(Placement, MixedGapsAreNotFiller) {
   std::vector<AsmKernel> kernels = {

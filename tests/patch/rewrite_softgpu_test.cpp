@@ -142,6 +142,67 @@ std::vector<uint8_t> ObjectFor(const std::string& target, const std::string& ste
   return test::CompileOpenCl(target, std::string(text.begin(), text.end()));
 }
 
+struct Probed {
+  size_t sites = 0, executed = 0;  // instructions with probes; those of them that ran
+  size_t in_clauses = 0;           // executed sites in a clause, or on its s_clause
+  std::vector<uint8_t> image;
+};
+
+// Two probes at each instruction that is wanted and can take them; runs the
+// program before and after.
+void CountWhere(const std::string& target, uint64_t seed, const std::vector<uint8_t>& bytes,
+                test::Loaded& loaded, const Program& program,
+                bool (*wanted)(const patch::KernelAnalysis&, uint32_t), Probed& probed) {
+  const patch::KernelAnalysis& kernel = loaded.Kernel(program.kernel);
+  auto rewriter = patch::MakeTrampolineRewriter();
+  std::vector<SitePlan> plans;
+  std::vector<uint32_t> sites;
+  for (uint32_t i = 0; i < kernel.instructions().size(); ++i) {
+    if (!wanted(kernel, i)) continue;
+    const auto index = static_cast<uint32_t>(2 * sites.size());
+    patch::ProbeRequest request{.probe = Probe::kCountWaves,
+                                .counter_index = index,
+                                .max_sgpr_delta = 96,
+                                .max_vgpr_delta = 256};
+    const auto waves = rewriter->Plan(kernel, i, request);
+    request.probe = Probe::kCountLanes;
+    request.counter_index = index + 1;
+    const auto lanes = rewriter->Plan(kernel, i, request);
+    if (!std::holds_alternative<SitePlan>(waves) || !std::holds_alternative<SitePlan>(lanes)) {
+      continue;
+    }
+    plans.push_back(std::get<SitePlan>(waves));
+    plans.push_back(std::get<SitePlan>(lanes));
+    sites.push_back(i);
+  }
+  ASSERT_FALSE(sites.empty());
+  auto result = rewriter->Emit(loaded.object(), loaded.All(), plans);
+  ASSERT_TRUE(result.ok()) << result.status();
+  probed.image = result->image;
+  RangeMemory memory;
+  const Outcome before = Execute(target, seed, memory, bytes, program);
+  ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
+  DeviceBuffer<uint64_t> counters(memory, 2 * sites.size());
+  ApplyFixups(*result, reinterpret_cast<uint64_t>(counters.data()));
+  const Outcome after = Execute(target, seed, memory, result->image, program);
+  ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
+  EXPECT_EQ(after.memory, before.memory);
+  for (size_t s = 0; s < sites.size(); ++s) {
+    ASSERT_FALSE(result->sites[2 * s].refusal.has_value());
+    const auto& in = kernel.instructions()[sites[s]];
+    const auto found = before.counts.find(kernel.kernel().entry_vaddr + in.offset);
+    const softgpu::PcCount truth =
+        found == before.counts.end() ? softgpu::PcCount{} : found->second;
+    EXPECT_EQ(counters[2 * s], truth.waves) << in.opcode << " at " << in.offset;
+    EXPECT_EQ(counters[2 * s + 1], truth.lanes) << in.opcode << " at " << in.offset;
+    probed.executed += truth.waves > 0;
+    probed.in_clauses += truth.waves > 0 && kernel.SplittableClause(sites[s]).has_value();
+  }
+  probed.sites += sites.size();
+}
+
+bool Everywhere(const patch::KernelAnalysis&, uint32_t) { return true; }
+
 class Preservation : public testing::TestWithParam<Variant> {};
 
 TEST_P(Preservation, EveryInstructionCounted) {
@@ -149,55 +210,14 @@ TEST_P(Preservation, EveryInstructionCounted) {
   const auto bytes = ObjectFor(target, stem);
   ASSERT_FALSE(bytes.empty());
   test::Loaded loaded(bytes);
-  size_t probed = 0, executed = 0;
+  Probed probed;
   for (const Program& program : Programs()) {
     SCOPED_TRACE(program.kernel);
-    const patch::KernelAnalysis& kernel = loaded.Kernel(program.kernel);
-    auto rewriter = patch::MakeTrampolineRewriter();
-    std::vector<SitePlan> plans;
-    std::vector<uint32_t> sites;
-    for (uint32_t i = 0; i < kernel.instructions().size(); ++i) {
-      const auto index = static_cast<uint32_t>(2 * sites.size());
-      patch::ProbeRequest request{.probe = Probe::kCountWaves,
-                                  .counter_index = index,
-                                  .max_sgpr_delta = 96,
-                                  .max_vgpr_delta = 256};
-      const auto waves = rewriter->Plan(kernel, i, request);
-      request.probe = Probe::kCountLanes;
-      request.counter_index = index + 1;
-      const auto lanes = rewriter->Plan(kernel, i, request);
-      if (!std::holds_alternative<SitePlan>(waves) || !std::holds_alternative<SitePlan>(lanes)) {
-        continue;
-      }
-      plans.push_back(std::get<SitePlan>(waves));
-      plans.push_back(std::get<SitePlan>(lanes));
-      sites.push_back(i);
-    }
-    ASSERT_FALSE(sites.empty());
-    auto result = rewriter->Emit(loaded.object(), loaded.All(), plans);
-    ASSERT_TRUE(result.ok()) << result.status();
-    RangeMemory memory;
-    const Outcome before = Execute(target, seed, memory, bytes, program);
-    ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
-    DeviceBuffer<uint64_t> counters(memory, 2 * sites.size());
-    ApplyFixups(*result, reinterpret_cast<uint64_t>(counters.data()));
-    const Outcome after = Execute(target, seed, memory, result->image, program);
-    ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
-    EXPECT_EQ(after.memory, before.memory);
-    for (size_t s = 0; s < sites.size(); ++s) {
-      ASSERT_FALSE(result->sites[2 * s].refusal.has_value());
-      const auto& in = kernel.instructions()[sites[s]];
-      const auto found = before.counts.find(kernel.kernel().entry_vaddr + in.offset);
-      const softgpu::PcCount truth =
-          found == before.counts.end() ? softgpu::PcCount{} : found->second;
-      EXPECT_EQ(counters[2 * s], truth.waves) << in.opcode << " at " << in.offset;
-      EXPECT_EQ(counters[2 * s + 1], truth.lanes) << in.opcode << " at " << in.offset;
-      executed += truth.waves > 0;
-    }
-    probed += sites.size();
+    CountWhere(target, seed, bytes, loaded, program, Everywhere, probed);
+    if (HasFatalFailure()) return;
   }
-  EXPECT_GT(probed, 400u);
-  EXPECT_GT(executed, 300u);
+  EXPECT_GT(probed.sites, 400u);
+  EXPECT_GT(probed.executed, 300u);
 }
 
 std::string NameOf(const testing::TestParamInfo<Variant>& info) {
@@ -219,6 +239,106 @@ INSTANTIATE_TEST_SUITE_P(Others, Preservation,
                          testing::Combine(testing::Values("gfx906", "gfx908", "gfx1010"),
                                           testing::Values("compiled"), testing::Values(1, 2)),
                          NameOf);
+
+// Kernels that the compiler fills with clauses: scalar, vector, LDS, stores.
+constexpr char kClauseSource[] = R"(
+kernel void gather(global const int* a, global const int* b, global int* out) {
+  uint i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+  int sum = a[i] * 3 + a[i + 128] + a[i + 256] * 5 + b[i] + b[i + 128] * 7;
+  if (sum & 1) sum += a[(i * 7) & 127] + b[(i * 5) & 127] + a[(i * 3) & 127];
+  out[i] = sum;
+  out[i + 128] = sum ^ 5;
+  out[i + 256] = sum + 9;
+}
+kernel void uniform(global const int* restrict a, global int* restrict out, uint n) {
+  uint i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+  int sum = i;
+  for (uint k = 0; k < n; ++k) sum = sum * a[k * 16] + a[k * 16 + 9] + a[k * 16 + 5];
+  out[i] = sum;
+}
+kernel void tile(global const int* a, global int* out) {
+  local int t[256];
+  uint i = __builtin_amdgcn_workitem_id_x();
+  t[i] = a[i];
+  t[i + 64] = a[i + 64] * 3;
+  t[i + 128] = a[i + 128] * 5;
+  t[i + 192] = a[i + 192] * 7;
+  __builtin_amdgcn_s_barrier();
+  out[i] = t[i ^ 1] + t[(i * 5) & 255] * t[(i * 9) & 255] + t[(i * 11) & 255];
+}
+)";
+
+const std::vector<Program>& ClausePrograms() {
+  static const std::vector<Program> programs = {
+      {"gather",
+       {{2048, Fill::kAny}, {2048, Fill::kAny}, {2048, Fill::kZero}},
+       0,
+       {128, 1, 1},
+       {64, 1, 1}},
+      {"uniform", {{2048, Fill::kAny}, {512, Fill::kZero}}, 12, {128, 1, 1}, {64, 1, 1}},
+      {"tile", {{1024, Fill::kAny}, {256, Fill::kZero}}, 0, {64, 1, 1}, {64, 1, 1}},
+  };
+  return programs;
+}
+
+// The last instruction of each clause: the s_clause itself is no site, so it
+// becomes s_nop.
+bool LastOfAClause(const patch::KernelAnalysis& kernel, uint32_t i) {
+  const auto clause = kernel.SplittableClause(i);
+  return clause && *clause + kernel.instructions()[*clause].clause_length == i;
+}
+
+bool InAClause(const patch::KernelAnalysis& kernel, uint32_t i) {
+  return kernel.SplittableClause(i).has_value();
+}
+
+size_t CountClauses(const patch::KernelAnalysis& kernel) {
+  size_t clauses = 0;
+  for (const auto& in : kernel.instructions()) clauses += in.is_clause;
+  return clauses;
+}
+
+using ClauseVariant = std::tuple<std::string, uint32_t, uint64_t>;  // target, wave, seed
+
+class Clauses : public testing::TestWithParam<ClauseVariant> {};
+
+TEST_P(Clauses, SplitClausesComputeTheSame) {
+  const auto& [target, wave, seed] = GetParam();
+  const std::string flags = wave == 64 ? " -mwavefrontsize64" : "";
+  const auto bytes = test::CompileOpenCl(target + flags, kClauseSource);
+  test::Loaded loaded(bytes);
+  size_t clauses = 0;
+  for (const Program& program : ClausePrograms()) {
+    SCOPED_TRACE(program.kernel);
+    const auto& kernel = loaded.Kernel(program.kernel);
+    ASSERT_GT(CountClauses(kernel), 0u);
+    clauses += CountClauses(kernel);
+    for (auto* wanted : {&LastOfAClause, &InAClause, &Everywhere}) {
+      Probed probed;
+      CountWhere(target, seed, bytes, loaded, program, wanted, probed);
+      if (HasFatalFailure()) return;
+      EXPECT_GE(probed.in_clauses, CountClauses(kernel));
+      size_t wanted_sites = 0;
+      for (uint32_t i = 0; i < kernel.instructions().size(); ++i) {
+        wanted_sites += InAClause(kernel, i) && wanted(kernel, i);
+      }
+      EXPECT_EQ(probed.in_clauses, wanted_sites) << "every one is admitted and ran";
+      test::Loaded patched(probed.image);
+      EXPECT_EQ(CountClauses(patched.Kernel(program.kernel)), 0u);
+    }
+  }
+  EXPECT_GE(clauses, 4u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Generations, Clauses,
+                         testing::Combine(testing::Values("gfx1010", "gfx1030", "gfx1100",
+                                                          "gfx1201"),
+                                          testing::Values(32, 64), testing::Values(1, 2)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_wave" +
+                                  std::to_string(std::get<1>(info.param)) + "_seed" +
+                                  std::to_string(std::get<2>(info.param));
+                         });
 
 // Sabotage shows that the patched bytes run; nop shows that running them alone
 // changes nothing.
