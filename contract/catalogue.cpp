@@ -244,9 +244,9 @@ constexpr CatalogueEntry kCatalogue[] = {
      "Use a probe that does not call, or choose a site where s[30:31] is free.",
      Reason::kLinkPairUnavailable},
 
-    {"RJD-S001", "the site is a branch",
-     "A direct branch reaches its target relative to its own address, so it cannot run from "
-     "another place unchanged.",
+    {"RJD-S001", "the site is a branch of an uncommon kind",
+     "Common direct branches are made anew in the probe's code, for their target's new distance. "
+     "This one tests state of a debugger, or does more than branch.",
      "Choose the instruction before the branch, or the first one of its target.",
      Reason::kSiteBranch},
     {"RJD-S002", "the site transfers control indirectly",

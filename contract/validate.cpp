@@ -100,6 +100,8 @@ class Validator {
                                          uint64_t stop, uint32_t* executed);
   std::optional<uint64_t> CheckSequences(const SiteGroup& group, uint32_t* executed);
   void CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed);
+  void CheckDisplacedBranch(const SiteGroup& group, uint64_t at, uint32_t* executed);
+  void CheckWay(const SiteGroup& group, uint64_t at, uint64_t to, uint32_t* executed);
   void CheckRegisters(const SiteGroup& group);
   void CheckDescriptors();
   void CheckMetadata(const Kernel& before, const Kernel& after, bool changed);
@@ -330,6 +332,38 @@ std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, uint32
   return at;
 }
 
+// Direct branches, and nothing else, lead from `at` to `to`.
+void Validator::CheckWay(const SiteGroup& group, uint64_t at, uint64_t to, uint32_t* executed) {
+  const auto landed = FollowBranches(group.kernel->isa(), at, false, to, executed);
+  if (!landed || *landed == to) return;
+  Find(StrCat("the way back leads to 0x", absl::Hex(*landed), ", expected 0x", absl::Hex(to)), at);
+}
+
+// A branch at the site is made anew: unconditional, by the way out itself; else
+// the same condition, then the way on, then the way to the target.
+void Validator::CheckDisplacedBranch(const SiteGroup& group, uint64_t at, uint32_t* executed) {
+  const KernelAnalysis& k = *group.kernel;
+  const Instruction& site = k.instructions()[group.instruction];
+  for (auto ins = DecodeAt(k.isa(), at); ins && IsGuard(ins->opcode); ins = DecodeAt(k.isa(), at)) {
+    at += ins->size;
+    ++*executed;
+  }
+  const auto word = Load<uint32_t>(k.code(), site.offset);
+  if (!word || !site.target_offset || site.size != 4 || site.indirect || site.call) {
+    return Find("a branch was displaced that is no direct one", at);
+  }
+  const uint64_t target = group.base + static_cast<uint64_t>(*site.target_offset);
+  if (!site.conditional) return CheckWay(group, at, target, executed);
+  const auto copy = Load<uint32_t>(patched_->AtVaddr(at, 4), 0);
+  if (!copy || *copy != ((*word & 0xffff0000) | 1)) {
+    return Find("the displaced branch's condition is not in the trampoline", at);
+  }
+  uint32_t on = 0, taken = 0;
+  CheckWay(group, at + 4, group.base + site.offset + site.size, &on);
+  CheckWay(group, at + 8, target, &taken);
+  *executed += std::max(on, taken);
+}
+
 void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed) {
   const KernelAnalysis& k = *group.kernel;
   const Instruction& site = k.instructions()[group.instruction];
@@ -355,13 +389,7 @@ void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* ex
     next += ins->size;
     ++*executed;
   }
-  const uint64_t after_site = group.base + site.offset + site.size;
-  const auto back = FollowBranches(isa, next, false, after_site, executed);
-  if (back && *back != after_site) {
-    Find(StrCat("the way back leads to 0x", absl::Hex(*back), ", expected 0x",
-                absl::Hex(after_site)),
-         at);
-  }
+  CheckWay(group, next, group.base + site.offset + site.size, executed);
 }
 
 void Validator::CheckRegisters(const SiteGroup& group) {
@@ -416,7 +444,11 @@ void Validator::CheckSite(const SiteGroup& group) {
   }
   const auto displaced = CheckSequences(group, &executed);
   if (!displaced) return;
-  CheckDisplaced(group, *displaced, &executed);
+  if (site.branch) {
+    CheckDisplacedBranch(group, *displaced, &executed);
+  } else {
+    CheckDisplaced(group, *displaced, &executed);
+  }
   CheckRegisters(group);
   for (size_t index : group.plans) report_.executed_instructions[index] = executed;
 }

@@ -41,7 +41,9 @@ struct ValidationReport {
 //    on its address;
 //  - each anchor leads by direct branches into the new segment, to exactly the
 //    admitted sequences (fixup words apart), the displaced instruction, and back
-//    by direct branches to the instruction after the site;
+//    by direct branches to the instruction after the site; a displaced direct
+//    branch instead appears as its condition, if it has one, and the ways to
+//    the instruction after the site and to its target;
 //  - every register that the trampoline names lies within the kernel's new
 //    allocation, and no allocation shrank;
 //  - the fixups of the image are exactly those of the placed sequences.

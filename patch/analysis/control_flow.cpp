@@ -172,6 +172,14 @@ bool IsIndirectTransfer(const Instruction& in) {
   return in.indirect || in.call || IsForkOrReturn(in.opcode);
 }
 
+bool IsPlainBranch(const Instruction& in) {
+  if (!in.branch || !in.target_offset || in.size != 4) return false;
+  static constexpr std::string_view kPlain[] = {
+      "s_branch",        "s_cbranch_scc0",  "s_cbranch_scc1",  "s_cbranch_vccz",
+      "s_cbranch_vccnz", "s_cbranch_execz", "s_cbranch_execnz"};
+  return std::find(std::begin(kPlain), std::end(kPlain), in.opcode) != std::end(kPlain);
+}
+
 ControlFlow BuildControlFlow(const std::vector<Instruction>& instructions, uint64_t code_size,
                              absl::Span<const uint64_t> entries) {
   return Builder(instructions, code_size).Build(entries);

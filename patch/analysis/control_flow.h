@@ -38,6 +38,10 @@ std::optional<uint32_t> FindInstruction(const std::vector<Instruction>& instruct
 // Control that no static edge describes.
 bool IsIndirectTransfer(const Instruction& instruction);
 
+// A direct branch that depends on nothing but SCC, VCC or EXEC, if at all, and
+// does nothing but branch: another branch to its target does the same.
+bool IsPlainBranch(const Instruction& instruction);
+
 // `entries`: offsets at which hardware may start. Linear in the instructions.
 ControlFlow BuildControlFlow(const std::vector<Instruction>& instructions, uint64_t code_size,
                              absl::Span<const uint64_t> entries);

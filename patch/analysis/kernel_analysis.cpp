@@ -206,9 +206,9 @@ std::optional<Refusal> ImmovableKind(const Instruction& in) {
     return Refuse(Reason::kSiteIndirectTransfer, opcode, "",
                   absl::StrCat(opcode, " transfers control to, or saves, a computed address"));
   }
-  if (in.branch) {
+  if (in.branch && !IsPlainBranch(in)) {
     return Refuse(Reason::kSiteBranch, opcode, "",
-                  absl::StrCat(opcode, " is relative to its own address"));
+                  absl::StrCat(opcode, " depends on more than SCC, VCC and EXEC"));
   }
   if (in.reads_pc) {
     return Refuse(Reason::kSitePcRelative, opcode, "",

@@ -59,7 +59,8 @@ class KernelAnalysis {
   virtual std::optional<uint32_t> SplittableClause(uint32_t i) const = 0;
 
   // Whether instruction i may be displaced into a trampoline; nullopt: yes, and
-  // then SplittableClause(i), if any, has to be split.
+  // then SplittableClause(i), if any, has to be split. A direct branch is made
+  // anew there, for its target's distance.
   virtual std::optional<Refusal> Immovable(uint32_t i) const = 0;
 };
 

@@ -11,7 +11,7 @@ namespace rjdbi::patch {
 enum class Reason : uint16_t {
   kNone,
   // The site.
-  kSiteBranch,            // a direct branch cannot be displaced
+  kSiteBranch,            // a direct branch of an uncommon kind
   kSiteIndirectTransfer,  // s_setpc, s_swappc, s_call, s_rfe
   kSiteProgramEnd,
   kSitePcRelative,  // s_getpc and kin

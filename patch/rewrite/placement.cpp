@@ -195,19 +195,47 @@ class Placer {
     }
   }
 
+  static bool IsConditional(const SiteCode& site) {
+    return site.branch && site.branch->conditional != 0;
+  }
+
+  // Where the trampoline's branches out lead, in their order.
+  static std::vector<uint64_t> Homes(const SiteCode& site, uint64_t anchor) {
+    const uint64_t behind = anchor + site.kernel->instructions()[site.instruction].size;
+    if (!site.branch) return {behind};
+    const uint64_t target = anchor - OffsetOf(site) + static_cast<uint64_t>(site.branch->target);
+    if (IsConditional(site)) return {behind, target};
+    return {target};
+  }
+
+  // What leads out, in bytes.
+  static uint64_t TailSize(const SiteCode& site) { return IsConditional(site) ? 12 : 4; }
+
+  // One of the branches at `out` would have the offset that must not be used.
+  bool MeetsErratum(uint64_t out, const std::vector<uint64_t>& homes) const {
+    if (!encoding_.offset_3f_is_broken) return false;
+    for (size_t i = 0; i < homes.size(); ++i) {
+      if (homes[i] == out + 4 * i + 4 + 4 * 0x3f) return true;
+    }
+    return false;
+  }
+
   // Trampoline at the cursor for a site whose instruction is at `anchor`.
   bool AddTrampoline(SiteCode& site, uint64_t anchor, size_t hops, Attempt& attempt) {
     const uint32_t size = site.kernel->instructions()[site.instruction].size;
     if (encoding_.offset_3f_is_broken && Cursor() == anchor + 4 + 4 * 0x3f) Append(encoding_.nop);
     const uint64_t start = Cursor();
     placed_.segment.insert(placed_.segment.end(), site.body.begin(), site.body.end());
-    if (encoding_.offset_3f_is_broken && anchor + size == Cursor() + 4 + 4 * 0x3f) {
-      Append(encoding_.nop);
-    }
-    const uint64_t back = Cursor();
-    Append(encoding_.nop);
+    const std::vector<uint64_t> homes = Homes(site, anchor);
+    const uint64_t lead = IsConditional(site) ? 4 : 0;
+    while (MeetsErratum(Cursor() + lead, homes)) Append(encoding_.nop);
+    if (IsConditional(site)) Append(site.branch->conditional | 1);
+    const uint64_t out = Cursor();
+    for (size_t i = 0; i < homes.size(); ++i) Append(encoding_.nop);
     if (!Connect(anchor, start, hops, attempt)) return false;
-    if (!Connect(back, anchor + size, hops, attempt)) return false;
+    for (size_t i = 0; i < homes.size(); ++i) {
+      if (!Connect(out + 4 * i, homes[i], hops, attempt)) return false;
+    }
     for (uint32_t pad = 4; pad < size; pad += 4) SetWord(anchor + pad, encoding_.nop, attempt);
     site.anchor_vaddr = anchor;
     site.trampoline_vaddr = start;
@@ -273,16 +301,17 @@ class Placer {
   // Trampolines of the first half go before the copy when not all fit behind it.
   void CopyKernel(Group& group) {
     uint64_t trampolines = 0;
-    for (const SiteCode* site : group.sites) trampolines += site->body.size() + 4;
+    for (const SiteCode* site : group.sites) trampolines += site->body.size() + TailSize(*site);
     const uint64_t size = group.kernel->code().size();
     const bool split = size + trampolines + kKernelAlignment > kMaxBackward;
     size_t ahead = 0;
     uint64_t ahead_bytes = 0;
     while (split && ahead < group.sites.size() && ahead_bytes < trampolines / 2) {
-      ahead_bytes += group.sites[ahead++]->body.size() + 4;
+      ahead_bytes += group.sites[ahead]->body.size() + TailSize(*group.sites[ahead]);
+      ++ahead;
     }
-    // At most two extra words per trampoline (see AddTrampoline).
-    const uint64_t copy = (Cursor() + ahead_bytes + 8 * ahead + kKernelAlignment - 1) /
+    // At most three extra words per trampoline (see AddTrampoline).
+    const uint64_t copy = (Cursor() + ahead_bytes + 12 * ahead + kKernelAlignment - 1) /
                           kKernelAlignment * kKernelAlignment;
     Attempt attempt;
     attempt.segment_size = placed_.segment.size();

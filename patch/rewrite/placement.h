@@ -10,6 +10,11 @@
 //   3. it is copied, byte for byte, into the new segment next to its
 //      trampolines, and its descriptor's entry moved.
 //
+// A trampoline ends with a branch behind the displaced instruction. Where that
+// is a direct branch itself, it ends with a branch to its target, or with
+//   s_cbranch_* +1; s_branch <behind>; s_branch <target>
+// so that both ways have an s_branch's reach and may use relays.
+//
 // An s_clause with a placed site in its run becomes s_nop 0, in the code that
 // runs: the copy of a copied kernel. Without a placed site it stays.
 #ifndef PATCH_REWRITE_PLACEMENT_H_
@@ -26,15 +31,22 @@
 
 namespace rjdbi::patch {
 
+// A displaced direct branch: taken, control goes on at `target`.
+struct DisplacedBranch {
+  int64_t target = 0;        // from the kernel's first instruction
+  uint32_t conditional = 0;  // s_cbranch_* with a zero offset; 0: s_branch
+};
+
 // Code for one anchor, and where it went.
 struct SiteCode {
   const KernelAnalysis* kernel = nullptr;
   uint32_t instruction = 0;
   // The s_clause around the site, which may be the site: see SitePlan.
   std::optional<uint32_t> broken_clause;
-  std::vector<size_t> plans;      // indices, in execution order
-  std::vector<uint8_t> body;      // all of the trampoline but the branch back
-  std::vector<WordFixup> fixups;  // offsets into `body`
+  std::vector<size_t> plans;              // indices, in execution order
+  std::vector<uint8_t> body;              // all of the trampoline but what leads out of it
+  std::optional<DisplacedBranch> branch;  // not in `body`
+  std::vector<WordFixup> fixups;          // offsets into `body`
 
   std::optional<Refusal> refusal;
   uint64_t anchor_vaddr = 0;

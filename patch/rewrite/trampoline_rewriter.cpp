@@ -178,6 +178,13 @@ absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<Site
     }
     site.body.insert(site.body.end(), plans[p].sequence.begin(), plans[p].sequence.end());
   }
+  if (displaced.branch) {
+    uint32_t word = 0;
+    std::memcpy(&word, kernel.code().data() + displaced.offset, sizeof(word));
+    site.branch = DisplacedBranch{*displaced.target_offset,
+                                  displaced.conditional ? word & ~uint32_t{0xffff} : 0};
+    return absl::OkStatus();
+  }
   if (displaced.is_clause) {
     // Moved as it is it would cover the branch back.
     const auto nop = cache_.Assemble(AssemblyKey(kernel), kernel.isa(), kBrokenClause);

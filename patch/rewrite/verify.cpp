@@ -35,9 +35,9 @@ class Checker {
     }
     if (at != body.size()) return Fail("the trampoline's last instruction is cut off");
     const uint64_t home = site_.anchor_vaddr + displaced.size;
-    uint64_t back = site_.trampoline_vaddr + body.size();
-    if (IsNop(back)) back += 4;
-    if (!LeadsTo(back, home)) return Fail("the trampoline does not lead back");
+    uint64_t out = site_.trampoline_vaddr + body.size();
+    while (IsNop(out)) out += 4;
+    if (!LeadsOut(displaced, out, home)) return Fail("the trampoline does not lead back");
     if (ClauseLeftWhole(displaced)) return Fail("the clause around the site is left whole");
     return absl::OkStatus();
   }
@@ -58,6 +58,17 @@ class Checker {
   bool IsNop(uint64_t vaddr) {
     const std::optional<Instruction> in = Fetch(vaddr);
     return in && in->opcode == "s_nop";
+  }
+
+  // To `home`, or wherever the displaced instruction branches.
+  bool LeadsOut(const Instruction& displaced, uint64_t out, uint64_t home) {
+    if (!displaced.branch) return LeadsTo(out, home);
+    const uint64_t target =
+        site_.anchor_vaddr - displaced.offset + static_cast<uint64_t>(*displaced.target_offset);
+    if (!displaced.conditional) return LeadsTo(out, target);
+    const std::optional<Instruction> in = Fetch(out);
+    return in && in->opcode == displaced.opcode && in->target_offset == 8 &&
+           LeadsTo(out + 4, home) && LeadsTo(out + 8, target);
   }
 
   // The s_clause is s_nop 0 or, a site itself, a branch.

@@ -296,6 +296,35 @@ TEST_P(SplitClause, AProbedClauseInstructionIsNop0InItsTrampoline) {
   }
 }
 
+// A probed s_cbranch: condition, way on, way to the target.
+TEST(ValidationOfBranches, EachWordOfTheWayOutCounts) {
+  for (const bool conditional : {true, false}) {
+    test::AsmKernel k;
+    k.body = std::string(conditional ? "s_cbranch_scc1" : "s_branch") +
+             " .Lend\ns_nop 1\ns_nop 2\n.Lend:\ns_nop 3\ns_endpgm";
+    test::Loaded loaded(test::AssembleObject("gfx1030", 32, {k}));
+    auto rewriter = patch::MakeTrampolineRewriter();
+    const auto plan = rewriter->Plan(loaded.Kernel(), 0, {patch::Probe::kNop, 0, 0, 0});
+    ASSERT_TRUE(std::holds_alternative<patch::SitePlan>(plan));
+    const std::vector<patch::SitePlan> plans = {std::get<patch::SitePlan>(plan)};
+    auto result = rewriter->Emit(loaded.object(), {&loaded.Kernel()}, plans);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto report = ValidateImage(loaded.object(), {&loaded.Kernel()}, plans, *result);
+    EXPECT_TRUE(report.findings.empty()) << report.findings[0].what;
+    EXPECT_EQ(report.executed_instructions[0], plans[0].injected_instructions);
+    const auto image = patch::CodeObject::Parse(result->image);
+    const uint64_t out = *image->VaddrToOffset(result->sites[0].trampoline_vaddr) + 4;
+    for (uint64_t byte = 0; byte < (conditional ? 12u : 4u); ++byte) {
+      for (const int bit : {0, 1, 2}) {
+        result->image[out + byte] ^= 1 << bit;
+        const auto found = ValidateImage(loaded.object(), {&loaded.Kernel()}, plans, *result);
+        EXPECT_FALSE(found.findings.empty()) << "byte " << byte << ", bit " << bit;
+        result->image[out + byte] ^= 1 << bit;
+      }
+    }
+  }
+}
+
 TEST_F(Validation, AnotherSequenceThanTheAdmittedOne) {
   plans_[1].sequence[0] ^= 1;
   EXPECT_THAT(Findings(), HasSubstr("not the admitted sequence"));

@@ -23,6 +23,7 @@ TEST(Immovable, ByInstruction) {
     s_getpc_b64 s[4:5]
     s_cbranch_scc0 0
     s_branch 0
+    s_cbranch_cdbguser 0
     s_swappc_b64 s[30:31], s[4:5]
     s_setpc_b64 s[4:5]
     s_endpgm)"}}));
@@ -31,7 +32,8 @@ TEST(Immovable, ByInstruction) {
                              Reason::kNone,
                              Reason::kNone,
                              Reason::kSitePcRelative,
-                             Reason::kSiteBranch,
+                             Reason::kNone,
+                             Reason::kNone,
                              Reason::kSiteBranch,
                              Reason::kSiteIndirectTransfer,
                              Reason::kSiteIndirectTransfer,

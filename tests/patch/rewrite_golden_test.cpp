@@ -262,7 +262,7 @@ patch::RewriteResult NopAt(Loaded& original, const std::vector<uint32_t>& instru
     EXPECT_TRUE(std::holds_alternative<SitePlan>(plan));
     if (!std::holds_alternative<SitePlan>(plan)) return {};
     plans.push_back(std::get<SitePlan>(plan));
-    EXPECT_EQ(plans.back().broken_clause, i <= 2 ? std::optional<uint32_t>(0) : std::nullopt);
+    EXPECT_EQ(plans.back().broken_clause, original.Kernel().SplittableClause(i));
   }
   auto result = rewriter->Emit(original.object(), original.All(), plans);
   EXPECT_TRUE(result.ok()) << result.status();
@@ -276,6 +276,7 @@ TEST(Golden, AProbedClauseIsSplitAndItsNeighbourIsNot) {
     const auto& kernel = original.Kernel().kernel();
     const std::string before = KernelText(original, kernel.code_size);
     const std::string second_clause = before.substr(before.rfind("s_clause"));
+    EXPECT_EQ(original.Kernel().SplittableClause(2), 0u);
     const auto result = NopAt(original, {2});
     ASSERT_FALSE(result.image.empty());
     Loaded patched(result.image);
@@ -348,6 +349,42 @@ TEST(Golden, ProbeMemoryIsIsolatedUnderXnack) {
       }
       EXPECT_EQ(memory, 3u) << text;  // two counters and the load
       EXPECT_FALSE(previous);
+    }
+  }
+}
+
+// The address that the s_branch at `vaddr` leads to; 0: no s_branch.
+uint64_t BranchTarget(Loaded& image, uint64_t vaddr) {
+  const auto in = image.isa().Decode(image.object().AtVaddr(vaddr, 4), 0);
+  if (!in || in->opcode != "s_branch") return 0;
+  return vaddr + static_cast<uint64_t>(*in->target_offset);
+}
+
+TEST(Golden, BranchesAreMadeAnew) {
+  const std::pair<const char*, uint32_t> targets[] = {
+      {"gfx900", 64}, {"gfx90a", 64}, {"gfx1030", 32}, {"gfx1100", 32}, {"gfx1201", 32}};
+  for (const auto& [processor, wave] : targets) {
+    for (const std::string opcode :
+         {"s_branch", "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz", "s_cbranch_vccnz",
+          "s_cbranch_execz", "s_cbranch_execnz"}) {
+      SCOPED_TRACE(processor + (" " + opcode));
+      Loaded original(test::AssembleObject(
+          processor, wave,
+          {{.body = ".Lback:\ns_nop 1\n" + opcode + " .Lback\ns_nop 2\ns_endpgm\n"}}));
+      const auto result = NopAt(original, {1});
+      ASSERT_FALSE(result.image.empty());
+      Loaded patched(result.image);
+      const uint64_t entry = original.Kernel().kernel().entry_vaddr;
+      uint64_t at = result.sites[0].trampoline_vaddr;
+      EXPECT_EQ(BranchTarget(patched, entry + 4), at);
+      EXPECT_EQ(patched.Disassemble(at, 4), "s_nop 0\n");
+      at += 4;
+      if (opcode != "s_branch") {
+        EXPECT_EQ(patched.Disassemble(at, 4), opcode + " 1\n");
+        EXPECT_EQ(BranchTarget(patched, at + 4), entry + 8);
+        at += 8;
+      }
+      EXPECT_EQ(BranchTarget(patched, at), entry);
     }
   }
 }

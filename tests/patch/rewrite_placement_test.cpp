@@ -246,8 +246,64 @@ TEST(Placement, MixedGapsAreNotFiller) {
   }
 }
 
+// A branch across most of a kernel, copied with it: both ways stay in the copy.
+TEST(Placement, BranchesOfACopyStayInTheCopy) {
+  std::vector<AsmKernel> kernels = {
+      {.name = "a", .body = "s_cbranch_scc0 .Lfar\n" + Work(20000) + ".Lfar:\ns_nop 3\ns_endpgm"},
+      {.name = "b", .body = Work(60000) + "s_endpgm"},
+  };
+  Loaded loaded(AssembleObject("gfx90a", 64, kernels));
+  const Emitted emitted = CountAt(loaded, 0);
+  ASSERT_FALSE(emitted.result.sites[0].refusal.has_value());
+  Loaded patched(emitted.result.image);
+  const uint64_t base = patched.object().kernels()[0].entry_vaddr;
+  ASSERT_NE(base, loaded.Kernel("a").kernel().entry_vaddr);
+  const uint64_t condition =
+      emitted.result.sites[0].trampoline_vaddr + emitted.plans[0].sequence.size();
+  EXPECT_EQ(patched.Disassemble(condition, 4), "s_cbranch_scc0 1\n");
+  const uint64_t expected[] = {base + 4, base + 4 + 4 * 20000};
+  for (uint64_t n : {0, 1}) {
+    const uint64_t at = condition + 4 + 4 * n;
+    const auto in = patched.isa().Decode(patched.object().AtVaddr(at, 4), 0);
+    ASSERT_TRUE(in && in->opcode == "s_branch");
+    EXPECT_EQ(at + static_cast<uint64_t>(*in->target_offset), expected[n]);
+  }
+}
+
+// The taken way needs a relay of its own.
+TEST(Placement, ABranchToFarAwayTakesARelay) {
+  std::vector<AsmKernel> kernels = {
+      {.name = "a",
+       .body = ".Lfar:\n" + Work(20000) + "s_getpc_b64 s[4:5]\ns_cbranch_scc0 .Lfar\ns_endpgm",
+       .after = Filler(64)},
+      {.name = "b", .body = Work(20000) + "s_endpgm"},
+  };
+  Loaded loaded(AssembleObject("gfx90a", 64, kernels));
+  auto rewriter = patch::MakeTrampolineRewriter();
+  const auto plan = rewriter->Plan(loaded.Kernel("a"), 20001, {.probe = Probe::kNop});
+  ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+  const auto result = rewriter->Emit(loaded.object(), loaded.All(), {std::get<SitePlan>(plan)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_FALSE(result->sites[0].refusal.has_value());
+  Loaded patched(result->image);
+  const auto filler = patch::FindFillerWords(loaded.object(), loaded.All());
+  const uint64_t taken = result->sites[0].trampoline_vaddr + 12;  // s_nop, condition, s_branch
+  const auto in = patched.isa().Decode(patched.object().AtVaddr(taken, 4), 0);
+  ASSERT_TRUE(in && in->opcode == "s_branch");
+  const uint64_t hop = taken + static_cast<uint64_t>(*in->target_offset);
+  ASSERT_TRUE(std::binary_search(filler.begin(), filler.end(), hop));
+  const auto relay = patched.isa().Decode(patched.object().AtVaddr(hop, 4), 0);
+  ASSERT_TRUE(relay && relay->opcode == "s_branch");
+  EXPECT_EQ(hop + static_cast<uint64_t>(*relay->target_offset),
+            loaded.Kernel("a").kernel().entry_vaddr);
+}
+
 TEST(Placement, OffsetErratumIsAvoided) {
-  Loaded loaded(AssembleObject("gfx1010", 32, {{.body = Work(600) + "s_endpgm"}}));
+  // Every other instruction is a branch, backwards and forwards in turn.
+  const std::string body =
+      ".rept 150\nv_add_f32_e32 v2, v0, v1\ns_cbranch_scc0 0xfffe\nv_add_f32_e32 v2, v0, v1\n"
+      "s_branch 0\n.endr\n";
+  Loaded loaded(AssembleObject("gfx1010", 32, {{.body = body + "s_endpgm"}}));
   auto rewriter = patch::MakeTrampolineRewriter();
   std::vector<SitePlan> plans;
   for (uint32_t i = 0; i < 600; ++i) {

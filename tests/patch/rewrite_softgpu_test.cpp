@@ -144,6 +144,7 @@ std::vector<uint8_t> ObjectFor(const std::string& target, const std::string& ste
 
 struct Probed {
   size_t sites = 0, executed = 0;  // instructions with probes; those of them that ran
+  size_t branches = 0;             // executed sites that are branches
   size_t in_clauses = 0;           // executed sites in a clause, or on its s_clause
   std::vector<uint8_t> image;
 };
@@ -196,6 +197,7 @@ void CountWhere(const std::string& target, uint64_t seed, const std::vector<uint
     EXPECT_EQ(counters[2 * s], truth.waves) << in.opcode << " at " << in.offset;
     EXPECT_EQ(counters[2 * s + 1], truth.lanes) << in.opcode << " at " << in.offset;
     probed.executed += truth.waves > 0;
+    probed.branches += truth.waves > 0 && in.branch;
     probed.in_clauses += truth.waves > 0 && kernel.SplittableClause(sites[s]).has_value();
   }
   probed.sites += sites.size();
@@ -218,6 +220,7 @@ TEST_P(Preservation, EveryInstructionCounted) {
   }
   EXPECT_GT(probed.sites, 400u);
   EXPECT_GT(probed.executed, 300u);
+  EXPECT_GT(probed.branches, 10u);
 }
 
 std::string NameOf(const testing::TestParamInfo<Variant>& info) {
