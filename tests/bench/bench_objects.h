@@ -19,7 +19,7 @@ struct BenchObject {
   absl::Span<const uint8_t> bytes;
 };
 
-// By size among a target's objects: "small" is the tenth percentile, "median" the
+// By size among the objects for a target with XNACK off: "small" is the tenth percentile, "median" the
 // median, "large" the largest below 4 MB, "largest" the largest. Ends the
 // program, with a message, if the library cannot be read. The reference lives
 // until the program ends.
