@@ -70,6 +70,7 @@ void FinishAtExit() noexcept {
   Runtime* runtime = Runtime::Existing();
   if (!runtime) return;
   try {
+    runtime->client.ReleaseReserve();
     // Even with an exhausted budget the thread gets a moment to notice.
     const int64_t patience = std::max(runtime->client.budget_ns(), 50 * kNsPerMs);
     if (!runtime->reporter.Stop(Deadline::After(patience))) return;

@@ -82,7 +82,7 @@ bool MeansGone(const Fault& fault) {
 void DaemonClient::Refill() {
   int64_t now = MonotonicNs();
   if (refilled_at_ns_ == 0) refilled_at_ns_ = now;
-  budget_ns_ = std::min(config_.deadline_ns, budget_ns_.load() + (now - refilled_at_ns_) / 100);
+  budget_ns_ = std::min(MostBudget(), budget_ns_.load() + (now - refilled_at_ns_) / 100);
   refilled_at_ns_ = now;
 }
 
