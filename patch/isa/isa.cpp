@@ -2,7 +2,10 @@
 #include "patch/isa/isa.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "llvm/ADT/ArrayRef.h"
@@ -37,13 +40,63 @@ std::string SingleBlanks(std::string_view text) {
   return out;
 }
 
+// The same for every processor: made once, because it goes by names.
+const RegisterMap& SharedRegisterMap(const llvm::MCRegisterInfo& info) {
+  static const RegisterMap map = RegisterMap::Build(info);
+  return map;
+}
+
+const RegisterSet& VectorRegisters() {
+  static const RegisterSet vectors = [] {
+    RegisterSet all;
+    all.Add(kVgpr0, kNumRegisters - kVgpr0);
+    return all;
+  }();
+  return vectors;
+}
+
+// Instructions decoded lately, by all the bytes that LLVM was shown. The same
+// probe sequences come by many times: planned, judged, verified, validated.
+class DecodeCache {
+ public:
+  // The longest encoding is 20 bytes; LLVM gets no more than it needs.
+  static constexpr uint64_t kMaxSize = 20;
+
+  struct Entry {
+    std::array<uint8_t, kMaxSize> bytes = {};
+    uint8_t length = 0;  // of `bytes`; 0: nothing here
+    Instruction instruction;
+  };
+
+  // `bytes`: at most kMaxSize. The slot for them; it may hold others.
+  Entry& SlotOf(absl::Span<const uint8_t> bytes) {
+    const std::string_view key(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::unique_ptr<Entry>& slot = slots_[std::hash<std::string_view>()(key) % kSlots];
+    if (!slot) slot = std::make_unique<Entry>();
+    return *slot;
+  }
+  static bool Holds(const Entry& entry, absl::Span<const uint8_t> bytes) {
+    return entry.length == bytes.size() &&
+           std::equal(bytes.begin(), bytes.end(), entry.bytes.begin());
+  }
+  static void Put(Entry& entry, absl::Span<const uint8_t> bytes, const Instruction& instruction) {
+    std::copy(bytes.begin(), bytes.end(), entry.bytes.begin());
+    entry.length = static_cast<uint8_t>(bytes.size());
+    entry.instruction = instruction;
+  }
+
+ private:
+  static constexpr size_t kSlots = 4096;
+  std::vector<std::unique_ptr<Entry>> slots_ = std::vector<std::unique_ptr<Entry>>(kSlots);
+};
+
 class LlvmIsa : public Isa {
  public:
   LlvmIsa(const Generation& generation, uint32_t wavefront_size, std::unique_ptr<LlvmTarget> llvm)
       : generation_(generation),
         wavefront_size_(wavefront_size),
         llvm_(std::move(llvm)),
-        map_(RegisterMap::Build(*llvm_->registers)),
+        map_(SharedRegisterMap(*llvm_->registers)),
         traits_(llvm_->instructions->getNumOpcodes()) {}
 
   const Generation& generation() const override { return generation_; }
@@ -56,9 +109,9 @@ class LlvmIsa : public Isa {
   }
 
  private:
-  // The longest encoding is 20 bytes; LLVM gets no more than it needs.
-  static constexpr uint64_t kMaxSize = 20;
+  static constexpr uint64_t kMaxSize = DecodeCache::kMaxSize;
 
+  std::optional<Instruction> DecodeAnew(absl::Span<const uint8_t> bytes);
   bool DecodeInst(absl::Span<const uint8_t> code, uint64_t offset, llvm::MCInst& inst,
                   uint64_t& size);
   const OpcodeTraits& TraitsOf(const llvm::MCInst& inst);
@@ -71,8 +124,9 @@ class LlvmIsa : public Isa {
   const Generation& generation_;
   const uint32_t wavefront_size_;
   std::unique_ptr<LlvmTarget> llvm_;
-  RegisterMap map_;
+  const RegisterMap& map_;
   std::vector<std::unique_ptr<OpcodeTraits>> traits_;  // by LLVM opcode, on demand
+  DecodeCache cache_;
 };
 
 bool LlvmIsa::DecodeInst(absl::Span<const uint8_t> code, uint64_t offset, llvm::MCInst& inst,
@@ -170,28 +224,42 @@ void LlvmIsa::AddGds(const OpcodeTraits& traits, uint32_t word, Instruction& out
   out.uses.Add(kM0);
 }
 
-std::optional<Instruction> LlvmIsa::Decode(absl::Span<const uint8_t> code, uint64_t offset) {
+// At offset 0 of `bytes`.
+std::optional<Instruction> LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
   llvm::MCInst inst;
   uint64_t size = 0;
-  if (!DecodeInst(code, offset, inst, size)) return std::nullopt;
+  if (!DecodeInst(bytes, 0, inst, size)) return std::nullopt;
   const OpcodeTraits& traits = TraitsOf(inst);
-  const uint32_t word = FirstWord(code, offset);
+  const uint32_t word = FirstWord(bytes, 0);
   Instruction out = traits.base;
-  out.offset = offset;
   out.size = static_cast<uint8_t>(size);
   AddOperands(inst, traits, out);
   AddHardwareRegister(traits, word, out);
   AddIndexed(traits, out);
   AddGds(traits, word, out);
   if (traits.pc_relative) {
-    out.target_offset =
-        static_cast<int64_t>(offset) + 4 + int64_t{4} * static_cast<int16_t>(word & 0xffff);
+    out.target_offset = 4 + int64_t{4} * static_cast<int16_t>(word & 0xffff);
   }
   if (out.is_clause) out.clause_length = static_cast<uint8_t>((word & 0x3f) + 1);
-  RegisterSet vectors;
-  vectors.Add(kVgpr0, kNumRegisters - kVgpr0);
-  out.partial_defs |= out.defs & vectors;
+  out.partial_defs |= out.defs & VectorRegisters();
   if (traits.conditional_write) out.partial_defs |= out.defs;
+  return out;
+}
+
+std::optional<Instruction> LlvmIsa::Decode(absl::Span<const uint8_t> code, uint64_t offset) {
+  if (offset >= code.size()) return std::nullopt;
+  const auto bytes = code.subspan(offset, kMaxSize);
+  DecodeCache::Entry& entry = cache_.SlotOf(bytes);
+  std::optional<Instruction> out;
+  if (DecodeCache::Holds(entry, bytes)) {
+    out = entry.instruction;
+  } else {
+    out = DecodeAnew(bytes);
+    if (!out) return std::nullopt;
+    DecodeCache::Put(entry, bytes, *out);
+  }
+  out->offset = offset;
+  if (out->target_offset) *out->target_offset += static_cast<int64_t>(offset);
   return out;
 }
 
