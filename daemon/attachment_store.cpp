@@ -90,8 +90,9 @@ void AttachmentStore::Save() {
     std::string json;
     if (MessageToJsonString(attachment, &json).ok()) absl::StrAppend(&text, json, "\n");
   }
-  if (absl::Status status = WriteDurably(file_, text); !status.ok()) {
-    spdlog::error("attachments will not survive a restart: {}", std::string(status.message()));
+  write_problem_ = std::string(WriteDurably(file_, text).message());
+  if (!write_problem_.empty()) {
+    spdlog::error("attachments will not survive a restart: {}", write_problem_);
   }
 }
 
@@ -116,6 +117,11 @@ absl::Status AttachmentStore::Remove(const std::string& id) {
   attachments_.erase(found);
   Save();
   return absl::OkStatus();
+}
+
+std::string AttachmentStore::write_problem() const {
+  const std::lock_guard lock(mutex_);
+  return write_problem_;
 }
 
 std::vector<v1::Attachment> AttachmentStore::All() const {

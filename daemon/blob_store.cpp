@@ -180,9 +180,15 @@ bool BlobStore::WriteFile(const std::string& name, const std::string& payload) {
   if (fd < 0) return false;
   bool ok = WriteAll(fd, reinterpret_cast<const char*>(&header), sizeof(header)) &&
             WriteAll(fd, payload.data(), payload.size());
-  const int error = errno;
-  ok = close(fd) == 0 && ok;
-  ok = ok && rename(temporary.c_str(), PathOf(name).c_str()) == 0;
+  int error = errno;
+  if (close(fd) != 0 && ok) {
+    ok = false;
+    error = errno;
+  }
+  if (ok && rename(temporary.c_str(), PathOf(name).c_str()) != 0) {
+    ok = false;
+    error = errno;
+  }
   if (!ok) {
     unlink(temporary.c_str());
     errno = error;
@@ -194,16 +200,18 @@ void BlobStore::Put(const std::string& name, std::shared_ptr<const std::string> 
   const uint64_t size = payload->size() + sizeof(Header);
   if (size > max_bytes_) return;
   if (!directory_.empty() && !WriteFile(name, *payload)) {
+    const std::string problem = std::strerror(errno);
     const std::lock_guard lock(mutex_);
     if (stats_.write_failures++ == 0) {
-      spdlog::warn("cannot write the cache in {}: {}; going on without", directory_,
-                   std::strerror(errno));
+      spdlog::warn("cannot write the cache in {}: {}; going on without", directory_, problem);
     }
+    stats_.write_problem = problem;
     return;
   }
   // A copy: the caller's bytes may hold on to more than themselves.
   if (directory_.empty()) payload = std::make_shared<std::string>(*payload);
   const std::lock_guard lock(mutex_);
+  stats_.write_problem.clear();
   Insert({name, size, directory_.empty() ? std::move(payload) : nullptr});
   Evict();
 }

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -67,6 +68,68 @@ void AddTo(v1::Coverage& total, const v1::Coverage& part) {
   }
 }
 
+// Attachments that exist now. Results of others are history: left out unless
+// they are asked for, by name or all together.
+class Current {
+ public:
+  Current(const AttachmentStore& store, bool include_detached, std::string named)
+      : include_detached_(include_detached), named_(std::move(named)) {
+    for (const v1::Attachment& attachment : store.All()) ids_.insert(attachment.id());
+  }
+  bool Wants(const std::string& id) {
+    if (!named_.empty() && id != named_) return false;
+    if (ids_.count(id) != 0) return true;
+    detached_.insert(id);
+    return include_detached_ || !named_.empty();
+  }
+  bool WantsAnyOf(const LoadRecord& load) {
+    if (load.question == nullptr) return false;
+    bool any = false;
+    for (const std::string& id : load.question->ids) any = Wants(id) || any;
+    return any;
+  }
+  const std::set<std::string>& detached() const { return detached_; }
+
+ private:
+  const bool include_detached_;
+  const std::string named_;
+  std::set<std::string> ids_, detached_;
+};
+
+// What a load's decision has come to. Loads that are in place come first, so that
+// the same object's failed load does not hide them.
+std::vector<LoadRecord> InPlaceFirst(std::vector<LoadRecord> loads) {
+  std::stable_partition(loads.begin(), loads.end(), [](const LoadRecord& load) {
+    return load.not_in_place == v1::GAP_KIND_UNSPECIFIED;
+  });
+  return loads;
+}
+
+v1::Coverage CoverageOf(const LoadRecord& load, const v1::Coverage& decided) {
+  v1::Coverage coverage = decided;
+  const uint64_t lost = decided.attached() + decided.degraded();
+  if (load.not_in_place == v1::GAP_KIND_UNSPECIFIED || lost == 0) return coverage;
+  coverage.clear_attached();
+  coverage.clear_degraded();
+  v1::ReasonCount* reason = coverage.add_refused();
+  reason->set_constraint_id(std::string(contract::ForGap(load.not_in_place).id));
+  reason->set_sites(lost);
+  return coverage;
+}
+
+v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
+  v1::Decision decision = decided;
+  if (load.not_in_place == v1::GAP_KIND_UNSPECIFIED || !Attached(decided.outcome())) {
+    return decision;
+  }
+  decision.set_outcome(v1::UNSUPPORTED_SITE);
+  decision.clear_counter_index();
+  *decision.add_violations() =
+      contract::MakeViolation(contract::ForGap(load.not_in_place).id, "the original was loaded", "",
+                              decided.site().location());
+  return decision;
+}
+
 v1::Violation NothingAsked(const std::string& observed, const std::string& message) {
   return contract::MakeViolation(contract::id::kNothingAsked, observed, "", {}, message);
 }
@@ -122,6 +185,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   reply->set_cache_bytes(blobs.bytes);
   reply->set_cache_entries(blobs.entries);
   reply->set_uploaded_bytes(state_.ledger.uploaded_bytes());
+  reply->set_state_note(state_.StateNote());
   return grpc::Status::OK;
 }
 
@@ -178,25 +242,68 @@ grpc::Status ControlService::ListSites(grpc::ServerContext*, const v1::ListSites
   return grpc::Status::OK;
 }
 
+bool ControlService::KernelKnown(const std::string& glob) const {
+  for (const v1::CodeObjectSummary& object : state_.ledger.CodeObjects()) {
+    const auto kernels = state_.decider.KnownKernels(object.sha256());
+    if (kernels == nullptr) continue;
+    for (const v1::KernelSummary& kernel : kernels->kernels()) {
+      if (KernelWanted(glob, kernel.name())) return true;
+    }
+  }
+  return false;
+}
+
+// Nothing was decided about the kernel: why?
+v1::Violation ControlService::WhyNothing(const v1::WhyNotAttachedRequest& request,
+                                         bool selector_missed, bool known) const {
+  const size_t attachments = state_.attachments.All().size();
+  if (selector_missed && request.has_kernel_offset()) {
+    return NothingAsked(
+        absl::StrCat("offset ", request.kernel_offset()),
+        "An attachment matches the kernel, but its selector does not cover this offset.");
+  }
+  if (selector_missed) {
+    return NothingAsked("0 sites",
+                        "An attachment matches the kernel, but its selector matches no "
+                        "instruction.");
+  }
+  if (attachments == 0) return NothingAsked("0 attachments", "Nothing is attached.");
+  if (state_.ledger.Sessions().empty()) {
+    return NothingAsked("0 processes", "No process has connected since rjdbid started.");
+  }
+  if (!known) {
+    return NothingAsked(absl::StrCat("no kernel '", request.kernel_glob(), "'"),
+                        "No process that an attachment wants has loaded a kernel of this name.");
+  }
+  return NothingAsked(
+      absl::StrCat(attachments, " attachments"),
+      "No process that an attachment wants has loaded a kernel of this name since the "
+      "attachment was made; objects loaded earlier keep what they were loaded with.");
+}
+
 grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
                                             const v1::WhyNotAttachedRequest* request,
                                             v1::WhyNotAttachedReply* reply) {
   const std::string& glob = request->kernel_glob();
+  Current current(state_.attachments, request->include_detached(), "");
   std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen;
-  bool kernel_decided = false;
-  for (const LoadRecord& load : state_.ledger.Loads("")) {
+  bool decided = false, known = false;
+  for (const LoadRecord& load : InPlaceFirst(state_.ledger.Loads(""))) {
     if (load.decision == nullptr) continue;
     for (const v1::Coverage& coverage : load.decision->record.coverage()) {
-      kernel_decided =
-          kernel_decided || (KernelWanted(glob, coverage.kernel()) && !coverage.kernel().empty());
+      if (coverage.kernel().empty() || !KernelWanted(glob, coverage.kernel())) continue;
+      known = true;
+      decided = current.Wants(RealId(load, coverage.attachment_id())) || decided;
     }
-    for (const v1::Decision& decision : load.decision->record.decisions()) {
+    for (const v1::Decision& decided : load.decision->record.decisions()) {
+      const v1::Decision decision = DecisionOf(load, decided);
       const v1::Location& place = decision.site().location();
       if (!KernelWanted(glob, place.kernel())) continue;
       if (request->has_kernel_offset() && request->kernel_offset() != place.kernel_offset()) {
         continue;
       }
       const std::string id = RealId(load, decision.attachment_id());
+      if (!current.Wants(id)) continue;
       if (!seen.insert({load.sha256, id, place.kernel(), place.kernel_offset()}).second) continue;
       if (Attached(decision.outcome())) {
         reply->set_attached_sites(reply->attached_sites() + 1);
@@ -206,79 +313,72 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
         refused->set_attachment_id(id);
       }
     }
+    if (load.decision->record.object_violations().empty() || !current.WantsAnyOf(load)) continue;
     for (const v1::Violation& violation : load.decision->record.object_violations()) {
       if (seen.insert({load.sha256, "", violation.constraint_id(), 0}).second) {
         *reply->add_violations() = violation;
       }
     }
   }
-  if (reply->decisions_size() > 0 || reply->attached_sites() > 0) return grpc::Status::OK;
-  const std::vector<v1::Attachment> attachments = state_.attachments.All();
-  if (kernel_decided && request->has_kernel_offset()) {
-    *reply->add_violations() = NothingAsked(
-        absl::StrCat("offset ", request->kernel_offset()),
-        "An attachment matches the kernel, but its selector does not cover this offset.");
-  } else if (kernel_decided) {
-    *reply->add_violations() = NothingAsked(
-        "0 sites", "An attachment matches the kernel, but its selector matches no instruction.");
-  } else if (attachments.empty()) {
-    *reply->add_violations() = NothingAsked("0 attachments", "Nothing is attached.");
-  } else if (state_.ledger.Sessions().empty()) {
-    *reply->add_violations() =
-        NothingAsked("0 processes", "No process has connected since rjdbid started.");
-  } else {
-    *reply->add_violations() = NothingAsked(
-        absl::StrCat(attachments.size(), " attachments"),
-        "No process that an attachment wants has loaded a kernel of this name since the "
-        "attachment was made; objects loaded earlier keep what they were loaded with.");
+  for (const std::string& id : current.detached()) reply->add_detached_attachments(id);
+  reply->set_kernel_known(known || KernelKnown(glob));
+  if (reply->decisions_size() == 0 && reply->attached_sites() == 0) {
+    *reply->add_violations() = WhyNothing(*request, decided, reply->kernel_known());
   }
   return grpc::Status::OK;
 }
 
-void ControlService::FillCoverage(const std::string& attachment_id, const std::string& kernel_glob,
-                                  const std::string& session, v1::GetCoverageReply& reply) {
+template <typename Request>
+void ControlService::FillCoverage(const Request& request, v1::GetCoverageReply& reply) {
+  Current current(state_.attachments, request.include_detached(), request.attachment_id());
   std::set<std::tuple<std::string, std::string, std::string>> seen;
-  std::set<std::string> matched;
-  for (const LoadRecord& load : state_.ledger.Loads(session)) {
+  std::set<std::string> matched, refused;
+  for (const LoadRecord& load : InPlaceFirst(state_.ledger.Loads(request.session_id()))) {
     if (load.decision == nullptr) continue;
+    if (!load.decision->record.object_violations().empty() && current.WantsAnyOf(load)) {
+      refused.insert(load.sha256);
+    }
     for (const v1::Coverage& part : load.decision->record.coverage()) {
       const std::string id = RealId(load, part.attachment_id());
       if (!part.kernel().empty()) matched.insert(id);
-      if (!attachment_id.empty() && id != attachment_id) continue;
-      if (!KernelWanted(kernel_glob, part.kernel())) continue;
+      if (!KernelWanted(request.kernel_glob(), part.kernel()) || !current.Wants(id)) continue;
       if (!seen.insert({load.sha256, part.kernel(), id}).second) continue;
       v1::Coverage* coverage = reply.add_coverage();
-      *coverage = part;
+      *coverage = CoverageOf(load, part);
       coverage->set_attachment_id(id);
-      AddTo(*reply.mutable_total(), part);
+      AddTo(*reply.mutable_total(), *coverage);
     }
   }
   reply.mutable_total();
-  for (v1::Gap& gap : state_.ledger.Gaps(session)) *reply.add_gaps() = std::move(gap);
+  for (v1::CodeObjectSummary& object : state_.ledger.CodeObjects()) {
+    if (refused.count(object.sha256()) != 0) *reply.add_refused_objects() = std::move(object);
+  }
+  for (v1::Gap& gap : state_.ledger.Gaps(request.session_id())) *reply.add_gaps() = std::move(gap);
   for (const v1::Attachment& attachment : state_.attachments.All()) {
-    if (matched.count(attachment.id()) == 0 &&
-        (attachment_id.empty() || attachment_id == attachment.id())) {
+    if (matched.count(attachment.id()) == 0 && current.Wants(attachment.id())) {
       reply.add_unmatched_attachments(attachment.id());
     }
   }
+  for (const std::string& id : current.detached()) reply.add_detached_attachments(id);
 }
 
 grpc::Status ControlService::GetCoverage(grpc::ServerContext*,
                                          const v1::GetCoverageRequest* request,
                                          v1::GetCoverageReply* reply) {
-  FillCoverage(request->attachment_id(), request->kernel_glob(), request->session_id(), *reply);
+  FillCoverage(*request, *reply);
   return grpc::Status::OK;
 }
 
 grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReportRequest* request,
                                        v1::GetReportReply* reply) {
+  Current current(state_.attachments, request->include_detached(), request->attachment_id());
   for (const LoadRecord& load : state_.ledger.Loads(request->session_id())) {
-    if (load.decision == nullptr) continue;
+    if (load.decision == nullptr || load.not_in_place != v1::GAP_KIND_UNSPECIFIED) continue;
     for (const v1::Decision& decision : load.decision->record.decisions()) {
       const std::string id = RealId(load, decision.attachment_id());
       if (!decision.has_counter_index() || decision.counter_index() >= load.counters.size() ||
-          (!request->attachment_id().empty() && id != request->attachment_id()) ||
-          !KernelWanted(request->kernel_glob(), decision.site().location().kernel())) {
+          !KernelWanted(request->kernel_glob(), decision.site().location().kernel()) ||
+          !current.Wants(id)) {
         continue;
       }
       v1::SiteCount* count = reply->add_counts();
@@ -293,8 +393,7 @@ grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReport
       count->set_final(load.final);
     }
   }
-  FillCoverage(request->attachment_id(), request->kernel_glob(), request->session_id(),
-               *reply->mutable_coverage());
+  FillCoverage(*request, *reply->mutable_coverage());
   return grpc::Status::OK;
 }
 

@@ -36,8 +36,13 @@ class ControlService final : public v1::Control::Service {
                          v1::GetReportReply*) override;
 
  private:
-  void FillCoverage(const std::string& attachment_id, const std::string& kernel_glob,
-                    const std::string& session, v1::GetCoverageReply& reply);
+  // Request: GetCoverageRequest or GetReportRequest, whose filters are the same.
+  template <typename Request>
+  void FillCoverage(const Request& request, v1::GetCoverageReply& reply);
+  // Whether an object that a process has loaded has such a kernel.
+  bool KernelKnown(const std::string& glob) const;
+  v1::Violation WhyNothing(const v1::WhyNotAttachedRequest& request, bool selector_missed,
+                           bool known) const;
   // Hashes of stored objects that start with `prefix`.
   std::vector<std::string> StoredObjects(const std::string& prefix) const;
 

@@ -31,7 +31,24 @@ DaemonState::DaemonState(const Config& config, const std::string& state_director
         }
       }),
       decider(blobs, config.max_concurrent_admissions),
-      config_(std::make_shared<Config>(config)) {}
+      config_(std::make_shared<Config>(config)),
+      persistent_(!state_directory.empty()) {}
+
+std::string DaemonState::StateNote() const {
+  if (!persistent_) {
+    return "the state directory cannot be used: attachments and decisions will not survive a "
+           "restart";
+  }
+  std::string note;
+  if (const std::string problem = attachments.write_problem(); !problem.empty()) {
+    note = absl::StrCat("attachments will not survive a restart: ", problem);
+  }
+  if (const std::string problem = blobs.stats().write_problem; !problem.empty()) {
+    absl::StrAppend(&note, note.empty() ? "" : "; ",
+                    "decisions are not kept, so objects are sent and judged again: ", problem);
+  }
+  return note;
+}
 
 std::shared_ptr<const Config> DaemonState::config() const {
   const std::lock_guard lock(mutex_);

@@ -24,6 +24,8 @@ class DaemonState {
 
   std::shared_ptr<const Config> config() const;
   void Reload(const Config& config);
+  // What will not survive a restart, and why; "" when all is well.
+  std::string StateNote() const;
 
   BlobStore blobs;
   AttachmentStore attachments;
@@ -37,6 +39,7 @@ class DaemonState {
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<const Config> config_;
+  const bool persistent_;
 };
 
 }  // namespace rjdbi::daemon

@@ -92,7 +92,8 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   Load& load = session.loads[header.load_id()];
   load = Load();
   load.record = {
-      session.summary.id(), header.load_id(), hex, decision, std::move(question), {}, false};
+      session.summary.id(),    header.load_id(), hex, decision, std::move(question), {}, false,
+      v1::GAP_KIND_UNSPECIFIED};
   if (decision != nullptr) load.record.counters.resize(decision->record.counter_count());
 
   session.summary.set_code_objects(session.summary.code_objects() + 1);
@@ -136,8 +137,25 @@ absl::Status Ledger::TakeCounters(SessionState& session, const v1::LoadCounters&
   return absl::OkStatus();
 }
 
+// A gap of a load that has a decision: what was decided is not what runs. The
+// process may have had to open another session since.
+void Ledger::NoteOriginalLoaded(const PeerIdentity& peer, const v1::Gap& gap) {
+  const std::string hex = Hex(gap.sha256());
+  for (auto& [id, session] : open_) {
+    if (session.peer.pid != peer.pid || session.peer.uid != peer.uid) continue;
+    const auto load = session.loads.find(gap.load_id());
+    if (load == session.loads.end() || load->second.record.sha256 != hex) continue;
+    load->second.record.not_in_place = gap.kind();
+    const auto object = objects_.find(hex);
+    if (object != objects_.end() && object->second.verdict() == v1::PATCHED) {
+      object->second.set_verdict(v1::ORIGINAL_REFUSED);
+    }
+  }
+}
+
 void Ledger::TakeGap(SessionState& session, const v1::Gap& gap) {
   session.summary.set_gaps(session.summary.gaps() + 1);
+  NoteOriginalLoaded(session.peer, gap);
   v1::Gap kept = gap;
   kept.set_origin(Bounded(gap.origin()));
   kept.set_detail(Bounded(gap.detail()));

@@ -38,6 +38,8 @@ struct LoadRecord {
   std::shared_ptr<const Question> question;  // attachment "#i" is question->ids[i]
   std::vector<uint64_t> counters;
   bool final = false;
+  // Set when the process loaded the original after all, in spite of `decision`.
+  v1::GapKind not_in_place = v1::GAP_KIND_UNSPECIFIED;
 };
 
 class Ledger {
@@ -81,6 +83,7 @@ class Ledger {
   };
   SessionState* FindOpen(const std::string& id, const PeerIdentity& peer);
   absl::Status TakeCounters(SessionState& session, const v1::LoadCounters& counters);
+  void NoteOriginalLoaded(const PeerIdentity& peer, const v1::Gap& gap);
   void TakeGap(SessionState& session, const v1::Gap& gap);
 
   mutable std::mutex mutex_;

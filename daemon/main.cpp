@@ -146,6 +146,7 @@ sigset_t BlockSignals() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file size limit is one more way of a full disk
   return signals;
 }
 
@@ -258,7 +259,9 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    std::cerr << "error: " << e.what() << "\nhelp: rjdbid --help\n";
+    return kExitUsage;
   }
   const std::optional<Config> config = ReadConfig(options);
   if (!config.has_value()) return kExitUsage;
