@@ -1,0 +1,82 @@
+// Admission, validation included, of real library objects: a counter at every
+// instruction, clauses and branches too. Prints outcomes by constraint.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+
+#include "contract/admission.h"
+#include "contract/catalogue.h"
+#include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/corpus/offload_bundle.h"
+
+namespace rjdbi::contract {
+namespace {
+
+constexpr size_t kObjects = 3;
+constexpr size_t kMinBytes = 64 << 10;  // smaller ones hold a kernel that only ends
+
+struct Tally {
+  size_t objects = 0, sites = 0, attached = 0, degraded = 0, split = 0;
+  std::map<std::string, size_t> refused;
+};
+
+void AdmitEverywhere(absl::Span<const uint8_t> object, Tally& tally) {
+  v1::Attachment attachment;
+  attachment.set_id("a1");
+  attachment.mutable_spec()->set_kernel_glob("*");
+  attachment.mutable_spec()->set_sites("*");
+  attachment.mutable_spec()->set_probe("count-waves");
+  attachment.mutable_spec()->mutable_budget()->set_expected_events_per_second(1);
+  auto rewriter = patch::MakeTrampolineRewriter();
+  const Admission a = Admit(object, {attachment}, DefaultPolicy(), *rewriter);
+  ASSERT_EQ(a.record.object_violations_size(), 0)
+      << a.record.object_violations(0).ShortDebugString();
+  ASSERT_FALSE(a.patched.empty());
+  ++tally.objects;
+  for (const v1::Decision& d : a.record.decisions()) {
+    ++tally.sites;
+    tally.attached += d.outcome() == v1::VERIFIED_ATTACH;
+    tally.degraded += d.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION;
+    for (const v1::Degradation& g : d.degradations()) {
+      tally.split += g.constraint_id() == id::kSplitsClause;
+    }
+    if (d.violations_size() > 0) ++tally.refused[d.violations(0).constraint_id()];
+  }
+}
+
+class AdmissionCorpus : public testing::TestWithParam<const char*> {};
+
+TEST_P(AdmissionCorpus, EveryInstruction) {
+  const auto file = test::MappedFile::Open(RJDBI_ROCSPARSE);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto objects = test::ExtractBundles(file->bytes());
+  ASSERT_TRUE(objects.ok()) << objects.status();
+  Tally tally;
+  for (const auto& object : *objects) {
+    if (object.target.find(GetParam()) == std::string::npos) continue;
+    if (object.bytes.size() < kMinBytes || tally.objects >= kObjects) continue;
+    AdmitEverywhere(object.bytes, tally);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(tally.objects, kObjects);
+  std::printf("%s: %zu objects, %zu sites; %zu attached, %zu degraded (%zu split a clause)\n",
+              GetParam(), tally.objects, tally.sites, tally.attached, tally.degraded, tally.split);
+  size_t refused = 0;
+  for (const auto& [constraint, sites] : tally.refused) {
+    std::printf("  refused, %s: %zu\n", constraint.c_str(), sites);
+    refused += sites;
+  }
+  EXPECT_EQ(tally.attached + tally.degraded + refused, tally.sites);
+  EXPECT_GT(tally.attached + tally.degraded, refused);
+  // Compilers make no clause and no branch that cannot take a probe.
+  EXPECT_EQ(tally.refused["RJD-S001"], 0u);
+  EXPECT_EQ(tally.refused["RJD-S005"], 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, AdmissionCorpus, testing::Values("gfx90a:xnack-", "gfx1030"));
+
+}  // namespace
+}  // namespace rjdbi::contract
