@@ -41,11 +41,16 @@ void* FindRocrSymbol(const char* name) {
   return rocr ? dlsym(rocr, name) : nullptr;
 }
 
+// Written at most once, by one of the threads that find it empty: the others go
+// on to read it as a plain pointer.
 template <typename F>
 void Resolve(F* pointer, const char* name) {
-  // Idempotent: threads that race store the same value.
-  if (__atomic_load_n(pointer, __ATOMIC_RELAXED)) return;
-  __atomic_store_n(pointer, reinterpret_cast<F>(FindRocrSymbol(name)), __ATOMIC_RELAXED);
+  F known = __atomic_load_n(pointer, __ATOMIC_ACQUIRE);
+  if (known) return;
+  F found = reinterpret_cast<F>(FindRocrSymbol(name));
+  if (!found) return;
+  __atomic_compare_exchange_n(pointer, &known, found, /*weak=*/false, __ATOMIC_ACQ_REL,
+                              __ATOMIC_ACQUIRE);
 }
 
 }  // namespace

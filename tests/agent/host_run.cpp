@@ -31,13 +31,14 @@ Result RunHost(const std::vector<std::string>& command, Through through,
   }
   environment["LD_LIBRARY_PATH"] = RJDBI_BINARY_DIR "/softgpu";
   environment.try_emplace("SOFTGPU_TARGET", "gfx90a");
-  // A sanitized library can only be preloaded after its runtime; ROCR and the
-  // driver leave some memory to the process's end.
+  // A sanitized library can only be preloaded after its runtime.
   std::string preload = kSanitizerRuntime;
   if (through & kPreload) preload += (preload.empty() ? "" : ":") + std::string(kAgent);
   if (!preload.empty()) environment["LD_PRELOAD"] = preload;
-  environment.try_emplace("ASAN_OPTIONS", "detect_leaks=0");
-  environment.try_emplace("TSAN_OPTIONS", "die_after_fork=0 exitcode=66");
+  // Foreign programs may leave their memory to the process's end, and ROCR may
+  // crash on a bad object, with the agent as without it.
+  environment["ASAN_OPTIONS"] += ":detect_leaks=0:handle_segv=0:handle_sigbus=0";
+  environment["TSAN_OPTIONS"] += ":handle_segv=0:handle_sigbus=0";
   if (through & kToolsLib) environment["HSA_TOOLS_LIB"] = kAgent;
 
   std::vector<std::string> entries;
