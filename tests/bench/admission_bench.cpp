@@ -1,7 +1,8 @@
 // What it costs to judge and patch an object: admission of count-waves at every
 // memory instruction, its parts, and LLVM's disassembler beside it on the same
-// object. All in one thread. "times_objdump" is the figure to hold on to: it
-// survives a change of machine.
+// object. All in one thread, and in CPU
+// time on both sides, so that a busy machine disturbs it less. "times_objdump" is the figure to
+// hold on to: it survives a change of machine.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -107,7 +108,7 @@ size_t AnalyseAll(const patch::CodeObject& object) {
 
 double ObjdumpSeconds(const BenchObject& object) {
   const RunResult run = Run({RJDBI_OBJDUMP, "-d", object.file}, {}, /*keep_output=*/false);
-  return run.ok ? run.seconds : 0;
+  return run.ok ? run.cpu_seconds : 0;
 }
 
 // Times `work` and, beside it, the disassembler: turn by turn, as long as it has
@@ -117,9 +118,9 @@ template <typename Work>
 void MeasureBesideObjdump(benchmark::State& state, const BenchObject& object, Work&& work) {
   std::vector<double> own, other;
   for (auto _ : state) {
-    const double start = Seconds();
+    const double start = CpuSeconds();
     work();
-    own.push_back(Seconds() - start);
+    own.push_back(CpuSeconds() - start);
     state.SetIterationTime(own.back());
     if (other.size() == kEnoughObjdump) continue;
     other.push_back(ObjdumpSeconds(object));

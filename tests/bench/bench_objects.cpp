@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -130,7 +132,11 @@ RunResult Run(const std::vector<std::string>& command, const std::vector<std::st
   }
   close(ends[0]);
   int status = -1;
-  if (!started || waitpid(pid, &status, 0) != pid) return result;
+  struct rusage usage = {};
+  if (!started || wait4(pid, &status, 0, &usage) != pid) return result;
+  for (const timeval& t : {usage.ru_utime, usage.ru_stime}) {
+    result.cpu_seconds += static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  }
   result.seconds = Seconds() - start;
   result.ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return result;
@@ -145,6 +151,12 @@ double Median(std::vector<double> values) {
 
 double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double CpuSeconds() {
+  timespec t = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 int Rounds(int normal) {

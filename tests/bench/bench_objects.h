@@ -27,7 +27,7 @@ const BenchObject& FindObject(const std::string& target, const std::string& size
 
 struct RunResult {
   bool ok = false;  // exit code 0
-  double seconds = 0;
+  double seconds = 0, cpu_seconds = 0;
   std::string out;
 };
 // Runs a program, stderr discarded, "NAME=value" strings added to the
@@ -36,7 +36,8 @@ RunResult Run(const std::vector<std::string>& command, const std::vector<std::st
               bool keep_output);
 
 double Median(std::vector<double> values);  // 0 of an empty vector
-double Seconds();                           // monotonic
+double Seconds();     // monotonic
+double CpuSeconds();  // of this process
 
 // RJDBI_BENCH_ROUNDS overrides how often interleaved measurements are repeated.
 int Rounds(int normal);
