@@ -1,5 +1,7 @@
 // Verbs that ask the daemon.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -42,10 +44,22 @@ void PrintAttachments(const Output& out, const v1::GetStatusReply& reply) {
   out.Table({"ATTACHMENT", "KERNEL", "SITES", "PROBE", "PROCESSES", "SINCE"}, rows);
 }
 
-void PrintSessions(const Output& out, const v1::GetStatusReply& reply) {
+// The processes that run, and the latest of the others.
+void PrintSessions(const Output& out, const v1::GetStatusReply& reply, bool all) {
+  constexpr int64_t kEnded = 10;
   if (reply.sessions_size() == 0) return out.Print("No process has connected.\n");
   std::vector<std::vector<std::string>> rows;
+  const int64_t ended = std::count_if(reply.sessions().begin(), reply.sessions().end(),
+                                      [](const auto& s) { return s.closed_unix_ns() != 0; });
+  int64_t hidden = all ? 0 : std::max<int64_t>(0, ended - kEnded);
+  if (hidden > 0) {
+    out.Print(absl::StrFormat("%d processes that ended earlier are not shown (--all)\n", hidden));
+  }
   for (const v1::Session& s : reply.sessions()) {
+    if (s.closed_unix_ns() != 0 && hidden > 0) {
+      --hidden;
+      continue;
+    }
     const char* state = s.closed_unix_ns() == 0 ? "open" : s.closed_cleanly() ? "ended" : "lost";
     rows.push_back({s.id().substr(0, kShortHash), absl::StrCat(s.pid()), absl::StrCat(s.uid()),
                     state, absl::StrCat(s.code_objects()), absl::StrCat(s.patched()),
@@ -77,8 +91,40 @@ void PrintGaps(const Output& out, const v1::GetCoverageReply& reply) {
   }
 }
 
+// Attachments that are gone are marked, or their absence is noted.
+std::set<std::string> Detached(const google::protobuf::RepeatedPtrField<std::string>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+void NoteDetached(const Output& out, const google::protobuf::RepeatedPtrField<std::string>& ids,
+                  bool all) {
+  if (all || ids.empty()) return;
+  out.Note(absl::StrCat("note: what ", ids.size(),
+                        ids.size() == 1 ? " detached attachment has" : " detached attachments have",
+                        " left is not shown (--all)"));
+}
+
+std::string MarkedId(const std::string& id, const std::set<std::string>& detached) {
+  return detached.count(id) != 0 ? id + " (detached)" : id;
+}
+
+void PrintObjectViolations(
+    const Output& out, const google::protobuf::RepeatedPtrField<v1::CodeObjectSummary>& objects) {
+  for (const v1::CodeObjectSummary& object : objects) {
+    for (const v1::Violation& violation : object.object_violations()) {
+      out.Print(absl::StrCat("object ", object.sha256().substr(0, kShortHash), ", ",
+                             Printable(object.origin()), " (", FormatBytes(object.size()), "):\n",
+                             contract::RenderViolation(violation, out.render())));
+    }
+  }
+}
+
 void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply) {
-  out.Print(contract::RenderCoverage(reply.coverage(), out.render()));
+  google::protobuf::RepeatedPtrField<v1::Coverage> rows = reply.coverage();
+  const std::set<std::string> detached = Detached(reply.detached_attachments());
+  for (v1::Coverage& row : rows) row.set_attachment_id(MarkedId(row.attachment_id(), detached));
+  out.Print(contract::RenderCoverage(rows, out.render()));
+  PrintObjectViolations(out, reply.refused_objects());
   PrintGaps(out, reply);
   for (const std::string& id : reply.unmatched_attachments()) {
     out.Print(absl::StrCat("attachment ", id, " has matched no kernel so far\n"));
@@ -100,7 +146,7 @@ int CoverageExit(const v1::GetCoverageReply& reply) {
   const uint64_t done = total.attached() + total.degraded();
   if (done == 0) return kRefused;  // vacuous, if nothing was requested
   const bool whole = done == total.requested() && reply.gaps_size() == 0 &&
-                     reply.unmatched_attachments_size() == 0;
+                     reply.refused_objects_size() == 0 && reply.unmatched_attachments_size() == 0;
   return whole ? kOk : kPartial;
 }
 
@@ -143,7 +189,7 @@ int Detach(const Context& context, const std::vector<std::string>& ids, bool all
   return code;
 }
 
-int Status(const Context& context) {
+int Status(const Context& context, bool all) {
   v1::GetStatusReply reply;
   if (absl::Status s = ControlClient(context.control_socket).GetStatus({}, reply); !s.ok()) {
     return context.out.Fail(s);
@@ -159,9 +205,10 @@ int Status(const Context& context) {
       absl::StrFormat("cache: %d hits, %d misses, %d entries, %s; %s received from agents\n\n",
                       reply.cache_hits(), reply.cache_misses(), reply.cache_entries(),
                       FormatBytes(reply.cache_bytes()), FormatBytes(reply.uploaded_bytes())));
+  if (!reply.state_note().empty()) out.Print(absl::StrCat("warning: ", reply.state_note(), "\n\n"));
   PrintAttachments(out, reply);
   out.Print("\n");
-  PrintSessions(out, reply);
+  PrintSessions(out, reply, all);
   out.Print("\n");
   PrintGpus(out, reply);
   return kOk;
@@ -184,37 +231,47 @@ int CodeObjects(const Context& context) {
   }
   context.out.Table({"OBJECT", "ISA", "SIZE", "KERNELS", "LOADS", "VERDICT", "ORIGIN"}, rows,
                     {2, 3, 4});
-  context.out.Violations([&] {
-    google::protobuf::RepeatedPtrField<v1::Violation> all;
-    for (const auto& o : reply.code_objects()) all.MergeFrom(o.object_violations());
-    return all;
-  }());
+  PrintObjectViolations(context.out, reply.code_objects());
   return kOk;
 }
 
 int WhyNotAttached(const Context& context, const std::string& kernel,
-                   std::optional<uint64_t> offset) {
+                   std::optional<uint64_t> offset, bool all) {
   v1::WhyNotAttachedRequest request;
   request.set_kernel_glob(kernel);
   if (offset.has_value()) request.set_kernel_offset(*offset);
+  request.set_include_detached(all);
   v1::WhyNotAttachedReply reply;
   if (absl::Status s = ControlClient(context.control_socket).WhyNotAttached(request, reply);
       !s.ok()) {
     return context.out.Fail(s);
   }
+  // Nobody has loaded such a kernel, as far as rjdbid can tell: no answer.
+  const bool unknown =
+      !reply.kernel_known() && reply.decisions_size() == 0 && reply.attached_sites() == 0;
+  const int code = unknown ? kRefused : kOk;
   if (context.out.json()) {
     context.out.Json(reply);
-    return kOk;
+    return code;
   }
-  for (const v1::Decision& decision : reply.decisions()) {
-    context.out.Print(contract::RenderDecision(decision, context.out.render()));
+  if (all) {
+    for (const v1::Decision& decision : reply.decisions()) {
+      context.out.Print(contract::RenderDecision(decision, context.out.render()));
+    }
+  } else {
+    context.out.Print(contract::RenderRefusals(reply.decisions(), context.out.render()));
   }
   for (const v1::Violation& violation : reply.violations()) {
     context.out.Print(contract::RenderViolation(violation, context.out.render()));
   }
   context.out.Print(absl::StrFormat("%d sites refused, %d attached\n", reply.decisions_size(),
                                     reply.attached_sites()));
-  return kOk;
+  if (unknown) {
+    context.out.Note(absl::StrCat("no process has loaded a kernel that matches '",
+                                  Printable(kernel), "', as far as rjdbid has seen"));
+  }
+  NoteDetached(context.out, reply.detached_attachments(), all);
+  return code;
 }
 
 int Coverage(const Context& context, const Filter& filter) {
@@ -222,6 +279,7 @@ int Coverage(const Context& context, const Filter& filter) {
   request.set_attachment_id(filter.attachment);
   request.set_kernel_glob(filter.kernel);
   request.set_session_id(filter.session);
+  request.set_include_detached(filter.all);
   v1::GetCoverageReply reply;
   if (absl::Status s = ControlClient(context.control_socket).GetCoverage(request, reply); !s.ok()) {
     return context.out.Fail(s);
@@ -230,6 +288,8 @@ int Coverage(const Context& context, const Filter& filter) {
     context.out.Json(reply);
   } else {
     PrintCoverage(context.out, reply);
+    NoteDetached(context.out, reply.detached_attachments(),
+                 filter.all || !filter.attachment.empty());
   }
   return CoverageExit(reply);
 }
@@ -250,10 +310,12 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summar
     sum.final = sum.final && c.final();
     sum.instruction = c.location().instruction();
   }
+  const std::set<std::string> detached = Detached(reply.coverage().detached_attachments());
   std::vector<std::vector<std::string>> rows;
   for (const auto& [key, sum] : sums) {
     const auto& [attachment, probe, kernel, offset] = key;
-    rows.push_back({attachment, probe, absl::StrCat(sum.count, sum.final ? "" : "+"),
+    rows.push_back({MarkedId(attachment, detached), probe,
+                    absl::StrCat(sum.count, sum.final ? "" : "+"),
                     Printable(contract::Demangle(kernel)),
                     summary ? absl::StrCat(sum.sites, " sites") : absl::StrFormat("0x%x", offset),
                     summary ? "" : Printable(sum.instruction)});
@@ -274,6 +336,7 @@ int Report(const Context& context, const Filter& filter) {
   request.set_attachment_id(filter.attachment);
   request.set_kernel_glob(filter.kernel);
   request.set_session_id(filter.session);
+  request.set_include_detached(filter.all);
   v1::GetReportReply reply;
   if (absl::Status s = ControlClient(context.control_socket).GetReport(request, reply); !s.ok()) {
     return context.out.Fail(s);
@@ -282,6 +345,8 @@ int Report(const Context& context, const Filter& filter) {
     context.out.Json(reply);
   } else {
     PrintReport(context.out, reply, filter.summary);
+    NoteDetached(context.out, reply.coverage().detached_attachments(),
+                 filter.all || !filter.attachment.empty());
   }
   return CoverageExit(reply.coverage());
 }

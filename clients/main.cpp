@@ -29,7 +29,8 @@ struct Arguments {
   v1::AttachmentSpec spec;
   std::vector<std::string> ids;
   bool all = false;
-  std::string kernel, file, hash, sites, id, offset, shell;
+  std::string kernel, file, hash, sites, id, shell;
+  std::optional<std::string> offset;
   Filter filter;
   RunOptions run;
   AdmitOptions admit;
@@ -87,18 +88,20 @@ void AddFilter(CLI::App* verb, Arguments& a) {
   verb->add_option("--attachment", a.filter.attachment, "Only this attachment")->type_name("ID");
   verb->add_option("--kernel", a.filter.kernel, "Only these kernels")->type_name("GLOB");
   verb->add_option("--session", a.filter.session, "Only this session (prefix)")->type_name("ID");
+  verb->add_flag("--all", a.filter.all, "Detached attachments, too");
 }
 
 int WhyNot(const Context& context, const Arguments& a) {
   std::optional<uint64_t> offset;
-  if (!a.offset.empty()) {
-    char* end = nullptr;
-    offset = std::strtoull(a.offset.c_str(), &end, 0);
-    if (*end != '\0') {
-      return context.out.FailUsage(absl::StrCat("'", a.offset, "' is not an offset (0x40, 64)"));
+  if (a.offset.has_value()) {
+    uint64_t value = 0;
+    const bool hex = a.offset->compare(0, 2, "0x") == 0;
+    if (hex ? !absl::SimpleHexAtoi(*a.offset, &value) : !absl::SimpleAtoi(*a.offset, &value)) {
+      return context.out.FailUsage(absl::StrCat("'", *a.offset, "' is not an offset (0x40, 64)"));
     }
+    offset = value;
   }
-  return WhyNotAttached(context, a.kernel, offset);
+  return WhyNotAttached(context, a.kernel, offset, a.all);
 }
 
 int DetachVerb(const Context& context, const Arguments& a) {
@@ -114,7 +117,9 @@ void AddQueries(CLI::App& app, Arguments& a) {
   verb->add_option("ID", a.ids, "Attachments, as status lists them");
   verb->add_flag("--all", a.all, "Every attachment");
 
-  Verb(app, a, "status", "Daemon, attachments, processes, GPUs", Status);
+  verb = Verb(app, a, "status", "Daemon, attachments, processes, GPUs",
+              [&a](const Context& c) { return Status(c, a.all); });
+  verb->add_flag("--all", a.all, "Every process that has ended, too (table only)");
   Verb(app, a, "code-objects", "Code objects that processes have loaded", CodeObjects);
 
   verb = Verb(app, a, "kernels", "Kernels of a file, or of the objects that rjdbid has seen",
@@ -134,6 +139,7 @@ void AddQueries(CLI::App& app, Arguments& a) {
               [&a](const Context& c) { return WhyNot(c, a); });
   verb->add_option("KERNEL", a.kernel, "Glob")->required();
   verb->add_option("OFFSET", a.offset, "Bytes from the kernel's start");
+  verb->add_flag("--all", a.all, "Every site on its own, and detached attachments, too");
 
   verb = Verb(app, a, "coverage", "How much of what was asked for is in place",
               [&a](const Context& c) { return Coverage(c, a.filter); });
@@ -156,6 +162,10 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       "Usage: rjctl run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
       "The exit code is the command's (128 + N after signal N).");
   verb->add_option("--agent", a.run.agent_library, "Agent library")->type_name("FILE");
+  verb->add_option("--deadline-ms", a.run.deadline_ms,
+                   "How long the program may wait for the daemon in total (default 30000)")
+      ->type_name("MS")
+      ->check(CLI::Range(1, 600000));
   verb->add_option("--agent-socket", a.run.agent_socket, "Where the agent finds rjdbid")
       ->type_name("PATH");
   verb->add_option("--attach", a.run.attach, std::string("Attach for this run: ") + kSpecHelp)
@@ -200,7 +210,10 @@ int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** a
                    ((argument == "--output" || argument == "-o") && next == "json");
   }
   const Output out(options);
-  const int code = out.FailUsage(e.what());
+  const std::vector<std::string> extra = app.remaining();
+  const bool unknown_verb = app.get_subcommands().empty() && !extra.empty();
+  const int code = out.FailUsage(unknown_verb ? absl::StrCat("unknown verb '", extra.front(), "'")
+                                              : std::string(e.what()));
   out.Note("help: rjctl --help, rjctl VERB --help");
   return code;
 }
@@ -208,8 +221,9 @@ int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** a
 // `run`'s command takes everything from its first word on, so that its options
 // are never taken for ours. Returns how many arguments are ours.
 int OwnArguments(int argc, char** argv) {
-  static const std::set<std::string> kWithValue = {
-      "--agent", "--agent-socket", "--attach", "--socket", "--output", "-o", "--color"};
+  static const std::set<std::string> kWithValue = {"--agent",  "--agent-socket", "--deadline-ms",
+                                                   "--attach", "--socket",       "--output",
+                                                   "-o",       "--color"};
   bool run = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -223,6 +237,31 @@ int OwnArguments(int argc, char** argv) {
     }
   }
   return argc;
+}
+
+// The first text that goes into a message, whose strings have to be UTF-8, but
+// is not. Names of files may be anything.
+const std::string* NotUtf8(const Arguments& a) {
+  std::vector<const std::string*> texts = {&a.kernel,
+                                           &a.hash,
+                                           &a.sites,
+                                           &a.id,
+                                           &a.shell,
+                                           &a.filter.kernel,
+                                           &a.filter.session,
+                                           &a.filter.attachment,
+                                           &a.spec.kernel_glob(),
+                                           &a.spec.sites(),
+                                           &a.spec.probe(),
+                                           &a.spec.process_glob(),
+                                           &a.spec.owner()};
+  for (const auto* list : {&a.ids, &a.run.attach, &a.admit.attach}) {
+    for (const std::string& text : *list) texts.push_back(&text);
+  }
+  for (const std::string* text : texts) {
+    if (Utf8(*text) != *text) return text;
+  }
+  return nullptr;
 }
 
 int Main(int argc, char** argv) {
@@ -251,6 +290,9 @@ int Main(int argc, char** argv) {
   a.output.json = a.format == "json";
   const Output out(a.output);
   const Context context{out, a.socket};
+  if (const std::string* bad = NotUtf8(a)) {
+    return out.FailUsage(absl::StrCat("'", *bad, "' is not UTF-8, so nothing can match it"));
+  }
   const int code = a.verb(context);
   return std::fflush(stdout) == 0 ? code : static_cast<int>(kInternal);
 }

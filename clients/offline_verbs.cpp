@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +16,7 @@
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
+#include "contract/site.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 
 namespace rjdbi::clients {
@@ -77,7 +79,27 @@ int PrintSites(const Context& context, const v1::ListSitesReply& reply) {
     context.out.Json(reply);
     return kOk;
   }
-  for (const v1::Site& site : reply.sites()) context.out.Print(contract::RenderSite(site));
+  // A table for each kernel.
+  std::map<std::string, std::vector<std::vector<std::string>>> kernels;
+  for (const v1::Site& s : reply.sites()) {
+    std::string live = absl::StrCat(s.scc_live() ? "SCC " : "", s.vcc_live() ? "VCC" : "");
+    std::string probe = s.movable() ? "yes" : absl::StrCat("no: ", s.immovable_constraint_id());
+    if (s.has_splits_clause_at()) {
+      absl::StrAppend(&probe,
+                      absl::StrFormat(", splits the clause at +0x%x", s.splits_clause_at()));
+    }
+    kernels[s.location().kernel()].push_back(
+        {absl::StrFormat("+0x%x", s.location().kernel_offset()),
+         contract::SiteClassName(s.site_class()), absl::StrCat(s.free_sgprs()),
+         absl::StrCat(s.free_vgprs()), live, Printable(s.location().instruction()), probe});
+  }
+  const char* separator = "";
+  for (const auto& [kernel, rows] : kernels) {
+    context.out.Print(separator + context.out.Bold(Printable(contract::Demangle(kernel)) + "\n"));
+    context.out.Table({"OFFSET", "CLASS", "FREE SGPR", "FREE VGPR", "LIVE", "INSTRUCTION", "PROBE"},
+                      rows, {0, 2, 3});
+    separator = "\n";
+  }
   const auto movable = std::count_if(reply.sites().begin(), reply.sites().end(),
                                      [](const v1::Site& s) { return s.movable(); });
   context.out.Note(absl::StrFormat("%d sites, %d can take a probe", reply.sites_size(), movable));

@@ -58,6 +58,10 @@ void Output::Note(const std::string& text) const {
   if (!options_.json) std::fprintf(stderr, "%s\n", text.c_str());
 }
 
+void Output::Warn(const std::string& text) const {
+  std::fprintf(stderr, "warning: %s\n", text.c_str());
+}
+
 void Output::Json(const google::protobuf::Message& message) const {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
@@ -71,7 +75,7 @@ int Output::Fail(const absl::Status& status) const {
   int code = kInternal;
   if (absl::IsUnavailable(status)) code = kUnreachable;
   if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) code = kUsage;
-  const std::string message(status.message());
+  const std::string message = Printable(std::string(status.message()));
   if (options_.json) {
     google::protobuf::Struct error;
     auto& fields = *(*error.mutable_fields())["error"].mutable_struct_value()->mutable_fields();
@@ -139,8 +143,44 @@ std::string FormatTime(int64_t unix_ns) {
   return text;
 }
 
-std::string Printable(const std::string& text) {
+namespace {
+
+// Bytes of the well-formed sequence at `at`; 0: there is none.
+size_t SequenceLength(const std::string& text, size_t at) {
+  struct Form {
+    unsigned char first, last, low, high;  // lead bytes; range of the byte after
+    size_t length;
+  };
+  static constexpr Form kForms[] = {
+      {0x00, 0x7F, 0x00, 0xFF, 1}, {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
+      {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
+      {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  for (const Form& form : kForms) {
+    if (byte(0) < form.first || byte(0) > form.last) continue;
+    if (form.length > text.size() - at) return 0;
+    for (size_t i = 1; i < form.length; ++i) {
+      if (byte(i) < (i == 1 ? form.low : 0x80) || byte(i) > (i == 1 ? form.high : 0xBF)) return 0;
+    }
+    return form.length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string Utf8(const std::string& text) {
   std::string out = text;
+  for (size_t i = 0; i < out.size();) {
+    const size_t length = SequenceLength(out, i);
+    if (length == 0) out[i] = '?';
+    i += std::max<size_t>(length, 1);
+  }
+  return out;
+}
+
+std::string Printable(const std::string& text) {
+  std::string out = Utf8(text);
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }

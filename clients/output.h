@@ -39,6 +39,7 @@ class Output {
 
   void Print(const std::string& text) const;  // data
   void Note(const std::string& text) const;   // one line for people; silent in JSON mode
+  void Warn(const std::string& text) const;   // one line, in JSON mode too
   void Json(const google::protobuf::Message& message) const;  // one whole object
   // "error: ..." (JSON mode: {"error": {...}} on standard output); the exit code.
   int Fail(const absl::Status& status) const;
@@ -57,9 +58,11 @@ class Output {
   bool out_colour_ = false, err_colour_ = false;
 };
 
-std::string FormatBytes(uint64_t bytes);         // "1.5 MiB"
-std::string FormatTime(int64_t unix_ns);         // "2024-05-01 12:00:00", "-" for 0
-std::string Printable(const std::string& text);  // control characters replaced
+std::string FormatBytes(uint64_t bytes);  // "1.5 MiB"
+std::string FormatTime(int64_t unix_ns);  // "2024-05-01 12:00:00", "-" for 0
+// Control characters, and what is not UTF-8, replaced by '?'.
+std::string Printable(const std::string& text);
+std::string Utf8(const std::string& text);  // the latter alone
 
 }  // namespace rjdbi::clients
 

@@ -64,13 +64,22 @@ void AddToList(const char* name, const std::string& value, char separator, bool 
   setenv(name, joined.c_str(), 1);
 }
 
-void SetEnvironment(const std::string& agent, const std::string& agent_socket) {
+// The agent alone waits 2 s, because nobody may have asked for it. Here somebody
+// has: a large library's first admission may take longer than that.
+constexpr char kPatienceMs[] = "30000";
+
+void SetEnvironment(const std::string& agent, const RunOptions& options) {
   AddToList("LD_PRELOAD", agent, ':', true);
   AddToList("HSA_TOOLS_LIB", agent, ' ', false);
   // Newer ROCm ignores HSA_TOOLS_LIB once another tool has registered, unless
   // this is set; older ROCm does not know it.
   setenv("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1", 0);
-  if (!agent_socket.empty()) setenv("RJDBI_SOCKET", agent_socket.c_str(), 1);
+  if (!options.agent_socket.empty()) setenv("RJDBI_SOCKET", options.agent_socket.c_str(), 1);
+  if (options.deadline_ms > 0) {
+    setenv("RJDBI_DEADLINE_MS", std::to_string(options.deadline_ms).c_str(), 1);
+  } else {
+    setenv("RJDBI_DEADLINE_MS", kPatienceMs, 0);
+  }
 }
 
 bool Answers(const std::string& path) {
@@ -89,7 +98,7 @@ bool Answers(const std::string& path) {
 [[noreturn]] void BecomeCommand(int start_fd, const RunOptions& options, const std::string& agent) {
   char byte = 0;
   if (read(start_fd, &byte, 1) != 1) _exit(kInternal);
-  SetEnvironment(agent, options.agent_socket);
+  SetEnvironment(agent, options);
   std::vector<char*> arguments;
   for (const std::string& argument : options.command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -157,7 +166,10 @@ absl::Status GetReports(ControlClient& client, const std::vector<std::string>& i
     v1::GetReportReply reply;
     if (absl::Status s = client.GetReport(request, reply); !s.ok()) return s;
     // Gaps belong to processes: each reply repeats them.
-    if (merged.counts_size() > 0 || merged.has_coverage()) reply.mutable_coverage()->clear_gaps();
+    if (merged.counts_size() > 0 || merged.has_coverage()) {
+      reply.mutable_coverage()->clear_gaps();
+      reply.mutable_coverage()->clear_refused_objects();
+    }
     v1::Coverage total = merged.coverage().total();
     total.set_requested(total.requested() + reply.coverage().total().requested());
     total.set_attached(total.attached() + reply.coverage().total().attached());
@@ -222,8 +234,8 @@ int Run(const Context& context, const RunOptions& given) {
                                  ? EnvOr("RJDBI_SOCKET", kDefaultAgentSocket)
                                  : options.agent_socket;
   if (!Answers(socket)) {
-    context.out.Note(
-        absl::StrCat("warning: no rjdbid answers on ", socket, "; the program runs unobserved"));
+    context.out.Warn(
+        absl::StrCat("no rjdbid answers on ", socket, "; the program runs unobserved"));
   }
   int pipe_fds[2] = {-1, -1};
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return kInternal;

@@ -24,9 +24,9 @@ constexpr BudgetOption kBudgetOptions[] = {
     {"max-code-growth-bytes", "max_code_growth_bytes", "Growth of a code object"},
 };
 
-absl::Status BadNumber(const std::string& key, const std::string& value) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(key, ": expected a whole number of 0 or more, found '", value, "'"));
+absl::Status BadNumber(const std::string& key, const std::string& value, int least = 0) {
+  return absl::InvalidArgumentError(absl::StrCat(key, ": expected a whole number of ", least,
+                                                 " or more that fits, found '", value, "'"));
 }
 
 absl::Status SetBudget(v1::Budget& budget, const BudgetOption& option, const std::string& value) {
@@ -67,7 +67,7 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
   }
   if (key == "pid") {
     uint32_t pid = 0;
-    if (!absl::SimpleAtoi(value, &pid) || pid == 0) return BadNumber(key, value);
+    if (!absl::SimpleAtoi(value, &pid) || pid == 0) return BadNumber(key, value, 1);
     spec.set_pid(pid);
     return absl::OkStatus();
   }

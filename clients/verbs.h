@@ -22,10 +22,12 @@ struct Context {
 struct Filter {
   std::string attachment, kernel, session;
   bool summary = false;  // report: sums per kernel instead of every site
+  bool all = false;      // what detached attachments have left, too
 };
 
 struct RunOptions {
   std::string agent_library, agent_socket;
+  int deadline_ms = 0;  // 0: RJDBI_DEADLINE_MS, or what somebody who asked for probes will wait
   std::vector<std::string> attach;
   bool report = false;
   std::vector<std::string> command;
@@ -39,10 +41,10 @@ struct AdmitOptions {
 
 int Attach(const Context& context, const v1::AttachmentSpec& spec);
 int Detach(const Context& context, const std::vector<std::string>& ids, bool all);
-int Status(const Context& context);
+int Status(const Context& context, bool all);  // all: every ended process, too
 int CodeObjects(const Context& context);
 int WhyNotAttached(const Context& context, const std::string& kernel,
-                   std::optional<uint64_t> offset);
+                   std::optional<uint64_t> offset, bool all);
 int Coverage(const Context& context, const Filter& filter);
 int Report(const Context& context, const Filter& filter);
 // file "": ask the daemon.

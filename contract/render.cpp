@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -34,7 +35,7 @@ std::string Printable(std::string_view text) {
 
 std::string Place(const v1::Location& l) {
   if (l.kernel().empty()) return "";
-  return StrCat(Printable(l.kernel()), "+0x", absl::Hex(l.kernel_offset()));
+  return StrCat(Printable(Demangle(l.kernel())), "+0x", absl::Hex(l.kernel_offset()));
 }
 
 std::string LowerFirst(std::string text) {
@@ -138,6 +139,37 @@ std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
   return out;
 }
 
+std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,
+                           const RenderOptions& o) {
+  constexpr size_t kListed = 8;
+  std::map<std::string, size_t> by_text;
+  std::vector<std::vector<const v1::Decision*>> groups;
+  for (const v1::Decision& d : decisions) {
+    if (Attached(d.outcome())) continue;
+    std::string key = StrCat(d.attachment_id(), "\n", d.site().location().kernel());
+    for (const v1::Violation& v : d.violations()) {
+      StrAppend(&key, "\n", v.constraint_id(), "\n", v.message(), "\n", v.observed(), "\n",
+                v.limit());
+    }
+    const auto [found, fresh] = by_text.emplace(std::move(key), groups.size());
+    if (fresh) groups.emplace_back();
+    groups[found->second].push_back(&d);
+  }
+  std::string out;
+  for (const auto& group : groups) {
+    StrAppend(&out, RenderDecision(*group.front(), o));
+    const size_t more = group.size() - 1;
+    if (more == 0) continue;
+    StrAppend(&out, "  and ", more, more == 1 ? " more site: " : " more sites: ");
+    for (size_t i = 1; i < group.size() && i <= kListed; ++i) {
+      StrAppend(&out, i == 1 ? "+0x" : ", +0x",
+                absl::Hex(group[i]->site().location().kernel_offset()));
+    }
+    StrAppend(&out, more > kListed ? ", ...\n" : "\n");
+  }
+  return out;
+}
+
 std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage,
                            const RenderOptions& o) {
   std::vector<Row> rows = {{"KERNEL", "ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED",
@@ -177,8 +209,10 @@ std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const 
   for (const v1::Violation& v : r.object_violations()) {
     StrAppend(&out, RenderViolation(v, o));
   }
-  for (const v1::Decision& d : r.decisions()) {
-    if (!refused_only || !Attached(d.outcome())) StrAppend(&out, RenderDecision(d, o));
+  if (refused_only) {
+    StrAppend(&out, RenderRefusals(r.decisions(), o));
+  } else {
+    for (const v1::Decision& d : r.decisions()) StrAppend(&out, RenderDecision(d, o));
   }
   StrAppend(&out, RenderCoverage(r.coverage(), o));
   return out;

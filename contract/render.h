@@ -23,8 +23,13 @@ struct RenderOptions {
 std::string RenderViolation(const v1::Violation& violation, const RenderOptions& options = {});
 // One line for an attached site; the violations in full for a refused one.
 std::string RenderDecision(const v1::Decision& decision, const RenderOptions& options = {});
+// Refused decisions in full. Those of one kernel and attachment that say the same
+// are printed once, with the first place and the offsets of the others (the first
+// few; the number is of all).
+std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,
+                           const RenderOptions& options = {});
 // All decisions, then object-level violations, then coverage. `refused_only`
-// leaves attached sites out.
+// leaves attached sites out and groups the others as RenderRefusals does.
 std::string RenderRecord(const v1::AdmissionRecord& record, bool refused_only,
                          const RenderOptions& options = {});
 // A table, one row per kernel and attachment, reasons below the rows.

@@ -16,6 +16,31 @@ namespace {
 
 // ---- Encoding ----
 
+// proto3 strings must be UTF-8; paths and arguments need not be.
+std::string Utf8(const std::string& text) {
+  std::string out = text;
+  for (size_t i = 0; i < out.size();) {
+    auto lead = static_cast<unsigned char>(out[i]);
+    size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if ((lead >= 0x80 && lead < 0xc2) || lead > 0xf4) length = 0;
+    bool good = length > 0 && i + length <= out.size();
+    for (size_t k = 1; good && k < length; ++k) {
+      good = (static_cast<unsigned char>(out[i + k]) & 0xc0) == 0x80;
+    }
+    if (good && length > 2) {  // overlong forms, surrogates and values past U+10FFFF
+      auto second = static_cast<unsigned char>(out[i + 1]);
+      good = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second >= 0xa0) &&
+             !(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second >= 0x90);
+    }
+    if (good) {
+      i += length;
+    } else {
+      out[i++] = '?';
+    }
+  }
+  return out;
+}
+
 bool Append(pb_ostream_t* stream, const pb_byte_t* bytes, size_t count) {
   try {
     auto* out = static_cast<WireBytes*>(stream->state);
@@ -91,8 +116,10 @@ bool EncodeLoads(pb_ostream_t* stream, const pb_field_t* field, void* const* arg
 bool EncodeGaps(pb_ostream_t* stream, const pb_field_t* field, void* const* arg) {
   for (const Gap& gap : *static_cast<const std::vector<Gap>*>(*arg)) {
     ByteView digest = gap.has_digest ? View(gap.digest) : ByteView{};
-    ByteView origin = View(gap.origin);
-    ByteView detail = View(gap.detail);
+    const std::string origin_text = Utf8(gap.origin);
+    const std::string detail_text = Utf8(gap.detail);  // may hold what the other side said
+    ByteView origin = View(origin_text);
+    ByteView detail = View(detail_text);
     rjdbi_v1_Gap message = rjdbi_v1_Gap_init_zero;
     message.kind = static_cast<rjdbi_v1_GapKind>(gap.kind);
     message.sha256 = Encoder(&digest);
@@ -107,31 +134,6 @@ bool EncodeGaps(pb_ostream_t* stream, const pb_field_t* field, void* const* arg)
     }
   }
   return true;
-}
-
-// proto3 strings must be UTF-8; paths and arguments need not be.
-std::string Utf8(const std::string& text) {
-  std::string out = text;
-  for (size_t i = 0; i < out.size();) {
-    auto lead = static_cast<unsigned char>(out[i]);
-    size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if ((lead >= 0x80 && lead < 0xc2) || lead > 0xf4) length = 0;
-    bool good = length > 0 && i + length <= out.size();
-    for (size_t k = 1; good && k < length; ++k) {
-      good = (static_cast<unsigned char>(out[i + k]) & 0xc0) == 0x80;
-    }
-    if (good && length > 2) {  // overlong forms, surrogates and values past U+10FFFF
-      auto second = static_cast<unsigned char>(out[i + 1]);
-      good = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second >= 0xa0) &&
-             !(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second >= 0x90);
-    }
-    if (good) {
-      i += length;
-    } else {
-      out[i++] = '?';
-    }
-  }
-  return out;
 }
 
 // ---- Decoding ----
