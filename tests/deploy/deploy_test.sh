@@ -5,7 +5,7 @@ check=$1 build=$2 source=$3
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 stage=$work/root
 
-install_tree() { DESTDIR=$stage cmake --install "$build" --prefix /usr >"$work/log" || { cat "$work/log"; exit 1; }; }
+install_tree() { DESTDIR=$stage cmake --install "$build" >"$work/log" || { cat "$work/log"; exit 1; }; }
 
 case $check in
   unit_exposure)
@@ -24,7 +24,7 @@ case $check in
     # Binaries are looked up on this machine: point the unit at the staged one.
     mkdir "$work/units"
     cp "$stage"/usr/lib/systemd/system/rjdbid* "$work/units/"
-    sed -i "s#=/usr/local/sbin/rjdbid#=$stage/usr/sbin/rjdbid#; s#=/usr/sbin/rjdbid#=$stage/usr/sbin/rjdbid#" "$work/units/rjdbid.service"
+    sed -i "s#=/usr/sbin/rjdbid#=$stage/usr/sbin/rjdbid#" "$work/units/rjdbid.service"
     SYSTEMD_UNIT_PATH="$work/units:" systemd-analyze verify --man=no "$work/units/rjdbid.service" \
       "$work/units/rjdbid.socket" "$work/units/rjdbid-agent.socket" 2>&1 | grep -i rjdbi && exit 1 || true
     ;;
