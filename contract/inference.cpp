@@ -468,8 +468,8 @@ std::optional<int64_t> Interpreter::TelemetryOffset(const State& s, const Instru
   for (const InstructionOperand& o : ins.operands) {
     if (o.kind != InstructionOperand::Kind::kRegister) continue;
     if (IsVector(o.reg) && !o.is_def && vaddr == nullptr) vaddr = &o;
-    if (IsSgpr(o.reg) && !o.is_def && o.count == 2)
-      sbase = &o;  // the last: s_atomic has data first
+    const bool scalar_pair = (IsSgpr(o.reg) || o.reg == kVccLo) && o.count == 2;
+    if (scalar_pair && !o.is_def) sbase = &o;  // the last: s_atomic has data first
   }
   const bool scalar = ins.memory == MemoryKind::kScalar;
   if (scalar && sbase == nullptr) return std::nullopt;

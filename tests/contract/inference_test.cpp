@@ -87,6 +87,11 @@ std::vector<v1::Violation> Check(const Case& c) {
   return CheckManifest(Infer(c), FindProbe(c.probe)->manifest, site);
 }
 
+const std::string kAddressInVcc =
+    "s_mov_b64 s[10:11], exec\ns_mov_b32 vcc_lo, LO\ns_mov_b32 vcc_hi, HI\ns_mov_b64 exec, 1\n"
+    "v_mov_b32_e32 v3, 0\nv_mov_b32_e32 v2, 1\nglobal_atomic_add_x2 v3, v[2:3], vcc\n"
+    "s_mov_b64 exec, s[10:11]\n";
+
 const std::string kWave64 =
     "s_nop 4\n"
     "s_mov_b64 s[10:11], exec\n"
@@ -115,6 +120,11 @@ std::vector<Case> Cases() {
        "v_mov_b32_e32 v2, 1\nv_mov_b32_e32 v3, 0\nglobal_atomic_add_x2 v[4:5], v[2:3], off\n"
        "s_mov_b64 exec, s[10:11]",
        {}},
+      {"counter, address in VCC", kAddressInVcc, {}},
+      {"counter, address in a VCC that is needed", kAddressInVcc, {"RJD-E001"}, vcc},
+      {"counter, half of the address in VCC",
+       Replace(kAddressInVcc, "vcc_hi, HI", "vcc_hi, 0"),
+       {"RJD-E002"}},
       {"counter, address with immediate",
        Replace(kWave64, "s[12:13]\n", "s[12:13] offset:8\n"),
        {},
