@@ -480,6 +480,18 @@ TEST_F(ClientTest, MutatedServerStreams) {
 
 // ---- Reports ----
 
+TEST_F(ClientTest, TextsOfGapsAreMadeUtf8) {
+  FakeDaemon daemon(socket_.path(), {});
+  Gap gap;
+  gap.kind = GapKind::kProtocolError;
+  gap.origin = "file:///\xff";
+  gap.detail = "it said \xc3\x28 and \xc3\xa4";
+  ASSERT_TRUE(client_->Report({}, {gap}, kPatientMs * kNsPerMs, false).ok());
+  ASSERT_EQ(daemon.reports().size(), 1u);
+  EXPECT_EQ(daemon.reports()[0].gaps(0).origin(), "file:///?");
+  EXPECT_EQ(daemon.reports()[0].gaps(0).detail(), "it said ?( and \xc3\xa4");
+}
+
 TEST_F(ClientTest, ReportCarriesCountersAndGaps) {
   FakeDaemon daemon(socket_.path(), {});
   LoadCounters load{7, 3, {1, 0, UINT64_MAX}, true};

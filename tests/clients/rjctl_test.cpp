@@ -112,6 +112,66 @@ TEST_F(WithDaemon, ReportAndCoverageSayHowMuchIsInPlace) {
   EXPECT_EQ(objects.code_objects(0).verdict(), v1::PATCHED);
 }
 
+TEST_F(WithDaemon, OnlyWhatIsAttachedNowCounts) {
+  daemon_.Attach("add_one", "global_*", "count-waves");
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
+  EXPECT_EQ(Ctl({"detach", "--all"}).exit_code, 0);
+  daemon_.Attach("add_one", "s_endpgm", "count-waves");
+  ASSERT_EQ(agent.Admit(CodeObject(), 2).decision.verdict(), v1::ORIGINAL_REFUSED);
+
+  const ProgramResult why = Ctl({"why-not-attached", "add_one"});
+  EXPECT_EQ(why.exit_code, 0);
+  EXPECT_THAT(why.out, HasSubstr("1 sites refused, 0 attached"));
+  EXPECT_THAT(why.err, HasSubstr("1 detached attachment has left is not shown (--all)"));
+  EXPECT_THAT(Ctl({"why-not-attached", "add_one", "--all"}).out,
+              HasSubstr("1 sites refused, 2 attached"));
+
+  EXPECT_EQ(Ctl({"coverage"}).exit_code, 3);
+  EXPECT_THAT(Ctl({"coverage"}).out, HasSubstr("1 sites requested: 0 attached"));
+  const ProgramResult all = Ctl({"coverage", "--all"});
+  EXPECT_EQ(all.exit_code, 4);
+  EXPECT_THAT(all.out, HasSubstr("a1 (detached)"));
+  EXPECT_THAT(all.out, HasSubstr("3 sites requested: 2 attached"));
+  EXPECT_THAT(Ctl({"report"}).out, HasSubstr("No counts."));
+  EXPECT_THAT(Ctl({"report", "--all"}).out, HasSubstr("a1 (detached)"));
+  EXPECT_EQ(Ctl({"report", "--attachment", "a1"}).exit_code, 0) << "named, it is there";
+
+  const ProgramResult unknown = Ctl({"why-not-attached", "no_such_kernel"});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("no process has loaded a kernel that matches"));
+  const auto json =
+      Parse<v1::WhyNotAttachedReply>(Ctl({"why-not-attached", "no_such_kernel", "-o", "json"}).out);
+  EXPECT_FALSE(json.kernel_known());
+  EXPECT_EQ(json.violations_size(), 1);
+}
+
+TEST_F(WithDaemon, EqualRefusalsArePrintedOnce) {
+  daemon_.Attach("*", "memory", "count-lanes");
+  EXPECT_THAT(Ctl({"attach", "--kernel", "lds_sum", "--sites", "ds_*", "--probe", "count-lanes",
+                   "--max-injected-instructions", "1"})
+                  .out,
+              HasSubstr("a2"));
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  agent.Admit(CodeObject(), 1);
+  const std::string grouped = Ctl({"why-not-attached", "lds_sum"}).out;
+  const std::string each = Ctl({"why-not-attached", "lds_sum", "--all"}).out;
+  const auto times = [](const std::string& text, const std::string& part) {
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_LT(times(grouped, "error[RJD-B"), times(each, "error[RJD-B"));
+  EXPECT_THAT(grouped, HasSubstr(" more site"));
+  EXPECT_THAT(each, Not(HasSubstr(" more site")));
+  const auto total = [](const std::string& text) {
+    return text.substr(text.rfind('\n', text.size() - 2));
+  };
+  EXPECT_EQ(total(grouped), total(each));
+}
+
 TEST_F(WithDaemon, RunPassesExitCodeAndEnvironmentThrough) {
   const TemporaryFolder folder;
   const std::string agent = folder.path() + "/agent.so";
