@@ -15,6 +15,10 @@ namespace {
 
 constexpr size_t kShortHash = 12;
 
+std::string Count(uint64_t n, const std::string& what) {
+  return absl::StrCat(n, " ", what, n == 1 ? "" : "s");
+}
+
 std::string Target(const v1::AttachmentSpec& spec) {
   std::string text;
   if (spec.pid() != 0) absl::StrAppend(&text, "pid ", spec.pid());
@@ -132,11 +136,11 @@ void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply) {
   const v1::Coverage& total = reply.total();
   uint64_t refused = 0;
   for (const v1::ReasonCount& reason : total.refused()) refused += reason.sites();
-  out.Print(absl::StrFormat(
-      "%d sites requested: %d attached, %d degraded, %d refused; %d instructions not selected; "
-      "%d gaps\n",
-      total.requested(), total.attached(), total.degraded(), refused, total.not_selected(),
-      reply.gaps_size()));
+  out.Print(
+      absl::StrFormat("%s requested: %d attached, %d degraded, %d refused; %s not selected; %s\n",
+                      Count(total.requested(), "site"), total.attached(), total.degraded(), refused,
+                      Count(total.not_selected(), "instruction"),
+                      Count(static_cast<uint64_t>(reply.gaps_size()), "gap")));
 }
 
 }  // namespace
@@ -264,7 +268,8 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
   for (const v1::Violation& violation : reply.violations()) {
     context.out.Print(contract::RenderViolation(violation, context.out.render()));
   }
-  context.out.Print(absl::StrFormat("%d sites refused, %d attached\n", reply.decisions_size(),
+  context.out.Print(absl::StrFormat("%s refused, %d attached\n",
+                                    Count(static_cast<uint64_t>(reply.decisions_size()), "site"),
                                     reply.attached_sites()));
   if (unknown) {
     context.out.Note(absl::StrCat("no process has loaded a kernel that matches '",

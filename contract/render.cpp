@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "contract/demangle.h"
@@ -142,30 +144,41 @@ std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
 std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,
                            const RenderOptions& o) {
   constexpr size_t kListed = 8;
+  struct Group {
+    const v1::Decision* first = nullptr;
+    std::vector<uint64_t> others;  // offsets
+    std::set<uint64_t> places;
+    std::set<std::string> attachments;
+  };
   std::map<std::string, size_t> by_text;
-  std::vector<std::vector<const v1::Decision*>> groups;
+  std::vector<Group> groups;
   for (const v1::Decision& d : decisions) {
     if (Attached(d.outcome())) continue;
-    std::string key = StrCat(d.attachment_id(), "\n", d.site().location().kernel());
+    const v1::Location& place = d.site().location();
+    std::string key = place.kernel();
     for (const v1::Violation& v : d.violations()) {
       StrAppend(&key, "\n", v.constraint_id(), "\n", v.message(), "\n", v.observed(), "\n",
                 v.limit());
     }
     const auto [found, fresh] = by_text.emplace(std::move(key), groups.size());
-    if (fresh) groups.emplace_back();
-    groups[found->second].push_back(&d);
+    if (fresh) groups.emplace_back().first = &d;
+    Group& group = groups[found->second];
+    group.attachments.insert(d.attachment_id());
+    if (group.places.insert(place.kernel_offset()).second && !fresh) {
+      group.others.push_back(place.kernel_offset());
+    }
   }
   std::string out;
-  for (const auto& group : groups) {
-    StrAppend(&out, RenderDecision(*group.front(), o));
-    const size_t more = group.size() - 1;
-    if (more == 0) continue;
-    StrAppend(&out, "  and ", more, more == 1 ? " more site: " : " more sites: ");
-    for (size_t i = 1; i < group.size() && i <= kListed; ++i) {
-      StrAppend(&out, i == 1 ? "+0x" : ", +0x",
-                absl::Hex(group[i]->site().location().kernel_offset()));
+  for (const Group& group : groups) {
+    StrAppend(&out, RenderDecision(*group.first, o));
+    const size_t more = group.others.size();
+    if (more > 0) StrAppend(&out, "  and ", more, more == 1 ? " more site: " : " more sites: ");
+    for (size_t i = 0; i < std::min(more, kListed); ++i) {
+      StrAppend(&out, i == 0 ? "+0x" : ", +0x", absl::Hex(group.others[i]));
     }
-    StrAppend(&out, more > kListed ? ", ...\n" : "\n");
+    if (more > 0) StrAppend(&out, more > kListed ? ", ...\n" : "\n");
+    if (group.attachments.size() == 1) continue;
+    StrAppend(&out, "  of attachments ", absl::StrJoin(group.attachments, ", "), "\n");
   }
   return out;
 }

@@ -23,7 +23,7 @@ struct RenderOptions {
 std::string RenderViolation(const v1::Violation& violation, const RenderOptions& options = {});
 // One line for an attached site; the violations in full for a refused one.
 std::string RenderDecision(const v1::Decision& decision, const RenderOptions& options = {});
-// Refused decisions in full. Those of one kernel and attachment that say the same
+// Refused decisions in full. Those of one kernel that say the same
 // are printed once, with the first place and the offsets of the others (the first
 // few; the number is of all).
 std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,

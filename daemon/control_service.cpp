@@ -260,25 +260,25 @@ v1::Violation ControlService::WhyNothing(const v1::WhyNotAttachedRequest& reques
   if (selector_missed && request.has_kernel_offset()) {
     return NothingAsked(
         absl::StrCat("offset ", request.kernel_offset()),
-        "An attachment matches the kernel, but its selector does not cover this offset.");
+        "an attachment matches the kernel, but its selector does not cover this offset");
   }
   if (selector_missed) {
     return NothingAsked("0 sites",
-                        "An attachment matches the kernel, but its selector matches no "
-                        "instruction.");
+                        "an attachment matches the kernel, but its selector matches no "
+                        "instruction");
   }
-  if (attachments == 0) return NothingAsked("0 attachments", "Nothing is attached.");
+  if (attachments == 0) return NothingAsked("0 attachments", "nothing is attached");
   if (state_.ledger.Sessions().empty()) {
-    return NothingAsked("0 processes", "No process has connected since rjdbid started.");
+    return NothingAsked("0 processes", "no process has connected since rjdbid started");
   }
   if (!known) {
     return NothingAsked(absl::StrCat("no kernel '", request.kernel_glob(), "'"),
-                        "No process that an attachment wants has loaded a kernel of this name.");
+                        "no process that an attachment wants has loaded a kernel of this name");
   }
   return NothingAsked(
       absl::StrCat(attachments, " attachments"),
-      "No process that an attachment wants has loaded a kernel of this name since the "
-      "attachment was made; objects loaded earlier keep what they were loaded with.");
+      "no process that an attachment wants has loaded a kernel of this name since the "
+      "attachment was made; objects loaded earlier keep what they were loaded with");
 }
 
 grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,

@@ -123,13 +123,13 @@ TEST_F(WithDaemon, OnlyWhatIsAttachedNowCounts) {
 
   const ProgramResult why = Ctl({"why-not-attached", "add_one"});
   EXPECT_EQ(why.exit_code, 0);
-  EXPECT_THAT(why.out, HasSubstr("1 sites refused, 0 attached"));
+  EXPECT_THAT(why.out, HasSubstr("1 site refused, 0 attached"));
   EXPECT_THAT(why.err, HasSubstr("1 detached attachment has left is not shown (--all)"));
   EXPECT_THAT(Ctl({"why-not-attached", "add_one", "--all"}).out,
-              HasSubstr("1 sites refused, 2 attached"));
+              HasSubstr("1 site refused, 2 attached"));
 
   EXPECT_EQ(Ctl({"coverage"}).exit_code, 3);
-  EXPECT_THAT(Ctl({"coverage"}).out, HasSubstr("1 sites requested: 0 attached"));
+  EXPECT_THAT(Ctl({"coverage"}).out, HasSubstr("1 site requested: 0 attached"));
   const ProgramResult all = Ctl({"coverage", "--all"});
   EXPECT_EQ(all.exit_code, 4);
   EXPECT_THAT(all.out, HasSubstr("a1 (detached)"));

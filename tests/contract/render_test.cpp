@@ -49,6 +49,35 @@ TEST(Render, ForeignNamesCannotDriveTheTerminal) {
   EXPECT_THAT(RenderViolation(v), HasSubstr("evil?[2Jname?+0x40"));
 }
 
+v1::Decision Refused(const std::string& attachment, uint64_t offset, const std::string& message) {
+  v1::Decision d;
+  d.set_attachment_id(attachment);
+  d.set_outcome(v1::OVER_BUDGET);
+  d.mutable_site()->mutable_location()->set_kernel("_Z6reducePf");
+  d.mutable_site()->mutable_location()->set_kernel_offset(offset);
+  v1::Violation& v = *d.add_violations();
+  v.set_constraint_id("RJD-B001");
+  v.set_message(message);
+  *v.mutable_location() = d.site().location();
+  return d;
+}
+
+TEST(Render, EqualRefusalsArePrintedOnce) {
+  google::protobuf::RepeatedPtrField<v1::Decision> decisions;
+  for (uint64_t i = 0; i < 12; ++i) *decisions.Add() = Refused("a1", 0x10 * i, "too many");
+  *decisions.Add() = Refused("a1", 0x200, "something else");
+  *decisions.Add() = Refused("a2", 0x0, "too many");
+  *decisions.Add() = Refused("a2", 0x10, "too many");
+  decisions.Add()->set_outcome(v1::VERIFIED_ATTACH);
+  EXPECT_EQ(RenderRefusals(decisions),
+            "error[RJD-B001]: too many\n"
+            "  --> reduce(float*)+0x0\n"
+            "  and 11 more sites: +0x10, +0x20, +0x30, +0x40, +0x50, +0x60, +0x70, +0x80, ...\n"
+            "  of attachments a1, a2\n"
+            "error[RJD-B001]: something else\n"
+            "  --> reduce(float*)+0x200\n");
+}
+
 TEST(Render, CoverageShowsReasonsAndUnmatchedAttachments) {
   v1::AdmissionRecord r;
   v1::Coverage* c = r.add_coverage();

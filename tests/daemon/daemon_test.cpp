@@ -312,7 +312,12 @@ TEST(Reports, TheLatestCountersAndTheGaps) {
   EXPECT_TRUE(agent.Report(gaps).ok());
   EXPECT_TRUE(report(4, 40, true).ok());
   EXPECT_TRUE(daemon.Detach("a1").ok());
-  const v1::GetReportReply last = daemon.Report();
+  const v1::GetReportReply now = daemon.Report();
+  EXPECT_EQ(now.counts_size(), 0) << "only what is attached now";
+  EXPECT_EQ(now.coverage().total().requested(), 0u);
+  ASSERT_EQ(now.coverage().detached_attachments_size(), 1);
+  EXPECT_EQ(now.coverage().detached_attachments(0), "a1");
+  const v1::GetReportReply last = daemon.Report(/*include_detached=*/true);
   EXPECT_EQ(last.counts(0).count(), 40u);
   EXPECT_TRUE(last.counts(0).final());
   EXPECT_EQ(last.coverage().gaps_size(), 1);
@@ -378,6 +383,56 @@ TEST(Policy, WhyNotAttachedSaysWhatIsMissing) {
   EXPECT_EQ(why.decisions(0).attachment_id(), "a1");
   EXPECT_FALSE(why.decisions(0).violations(0).next_step().empty());
   EXPECT_EQ(daemon.WhyNot("lds_sum").violations(0).constraint_id(), "RJD-A008");
+  EXPECT_TRUE(daemon.WhyNot("lds_sum").kernel_known());
+  EXPECT_FALSE(daemon.WhyNot("no_such_kernel").kernel_known());
+}
+
+TEST(Policy, WhatDetachedAttachmentsLeftIsHistory) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  EXPECT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
+  EXPECT_GT(daemon.WhyNot("add_one").attached_sites(), 0u);
+  EXPECT_TRUE(daemon.Detach("a1").ok());
+  daemon.Attach("add_one", "s_endpgm", "count-waves");
+  EXPECT_EQ(agent.Admit(CodeObject(), 2).decision.verdict(), v1::ORIGINAL_REFUSED);
+  const v1::WhyNotAttachedReply now = daemon.WhyNot("add_one");
+  EXPECT_EQ(now.attached_sites(), 0u);
+  ASSERT_EQ(now.decisions_size(), 1);
+  EXPECT_EQ(now.decisions(0).attachment_id(), "a2");
+  ASSERT_EQ(now.detached_attachments_size(), 1);
+  EXPECT_GT(daemon.WhyNot("add_one", /*include_detached=*/true).attached_sites(), 0u);
+}
+
+TEST(Report, AGapOfAPatchedLoadTakesItsSitesBack) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 7).decision.verdict(), v1::PATCHED);
+  EXPECT_EQ(daemon.Report().coverage().total().attached(), 1u);
+  v1::ReportRequest request;
+  request.set_session_id(agent.session_id);
+  v1::Gap& gap = *request.add_gaps();
+  gap.set_kind(v1::GAP_PATCHED_LOAD_FAILED);
+  gap.set_load_id(7);
+  gap.set_sha256(Sha256(CodeObject()));
+  ASSERT_TRUE(agent.Report(request).ok());
+  const v1::GetReportReply report = daemon.Report();
+  EXPECT_EQ(report.counts_size(), 0);
+  EXPECT_EQ(report.coverage().total().requested(), 1u);
+  EXPECT_EQ(report.coverage().total().attached(), 0u);
+  ASSERT_EQ(report.coverage().total().refused_size(), 1);
+  EXPECT_EQ(report.coverage().total().refused(0).constraint_id(), "RJD-G007");
+  ASSERT_EQ(daemon.WhyNot("add_one").decisions_size(), 1);
+  EXPECT_EQ(daemon.WhyNot("add_one").decisions(0).violations(0).constraint_id(), "RJD-G007");
+  // Another load of the same object is in place: its sites are.
+  ASSERT_EQ(agent.Admit(CodeObject(), 8).decision.verdict(), v1::PATCHED);
+  EXPECT_EQ(daemon.Report().coverage().total().attached(), 1u);
+  EXPECT_EQ(daemon.Report().counts_size(), 1);
 }
 
 TEST(Process, RefusesASocketThatIsInUse) {

@@ -179,19 +179,22 @@ v1::GetStatusReply Daemon::Status() {
   return reply;
 }
 
-v1::GetReportReply Daemon::Report() {
+v1::GetReportReply Daemon::Report(bool include_detached) {
   grpc::ClientContext context;
   SetDeadline(context);
+  v1::GetReportRequest request;
+  request.set_include_detached(include_detached);
   v1::GetReportReply reply;
-  v1::Control::NewStub(Channel(control_socket()))->GetReport(&context, {}, &reply);
+  v1::Control::NewStub(Channel(control_socket()))->GetReport(&context, request, &reply);
   return reply;
 }
 
-v1::WhyNotAttachedReply Daemon::WhyNot(const std::string& kernel) {
+v1::WhyNotAttachedReply Daemon::WhyNot(const std::string& kernel, bool include_detached) {
   grpc::ClientContext context;
   SetDeadline(context);
   v1::WhyNotAttachedRequest request;
   request.set_kernel_glob(kernel);
+  request.set_include_detached(include_detached);
   v1::WhyNotAttachedReply reply;
   v1::Control::NewStub(Channel(control_socket()))->WhyNotAttached(&context, request, &reply);
   return reply;

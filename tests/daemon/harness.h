@@ -60,8 +60,8 @@ class Daemon {
 
   // Over the control socket.
   v1::GetStatusReply Status();
-  v1::GetReportReply Report();
-  v1::WhyNotAttachedReply WhyNot(const std::string& kernel);
+  v1::GetReportReply Report(bool include_detached = false);
+  v1::WhyNotAttachedReply WhyNot(const std::string& kernel, bool include_detached = false);
   v1::AttachReply Attach(const std::string& kernel, const std::string& sites,
                          const std::string& probe, bool allow_sabotage = false);
   absl::Status Detach(const std::string& id);

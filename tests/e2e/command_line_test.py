@@ -42,7 +42,7 @@ class RunReport(unittest.TestCase):
             rows = [line.split() for line in report.splitlines() if "count-lanes" in line]
             self.assertEqual(len(rows), 1, report)
             self.assertEqual(rows[0][2], "1280", "640 lanes, twice, and final")
-            self.assertIn("1 sites requested: 1 attached", report)
+            self.assertIn("1 site requested: 1 attached", report)
             self.assertEqual(daemon.json("status").get("attachments", []), [], "gone with the run")
 
     def test_json(self):
@@ -69,7 +69,7 @@ class RunReport(unittest.TestCase):
             result = self.run_with(daemon, *self.options(daemon, "global_store*"),
                                    program=["/bin/sh", "-c", script, "sh", *loader(GOOD)])
             self.assertEqual(result.returncode, 139)
-            self.assertIn("1 sites requested: 1 attached", result.stdout)
+            self.assertIn("1 site requested: 1 attached", result.stdout)
 
 
 class CommandLines(unittest.TestCase):
