@@ -17,6 +17,7 @@
 #include "contract/demangle.h"
 #include "contract/inspect.h"
 #include "contract/site.h"
+#include "patch/codeobject/code_object.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 
 namespace rjdbi::clients {
@@ -26,6 +27,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
+  if (size > patch::CodeObject::kMaxSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", FormatBytes(size), "; a code object has at most ",
+                     FormatBytes(patch::CodeObject::kMaxSize), " (RJD-O002)"));
+  }
   std::string bytes(size, '\0');
   std::ifstream in(path, std::ios::binary);
   if (!in.read(bytes.data(), static_cast<std::streamsize>(size))) {

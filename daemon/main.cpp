@@ -13,10 +13,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,6 +32,7 @@
 namespace rjdbi::daemon {
 namespace {
 
+constexpr std::chrono::seconds kStopPatience{5};
 constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2;
 
 struct Options {
@@ -194,6 +197,17 @@ void WaitForSignals(const sigset_t& signals, const Options& options, DaemonState
   close(fd);
 }
 
+// An admission that runs cannot be interrupted, and may take long. What is on disk
+// is whole at every moment, so that leaving without it is safe.
+void ExitAfter(std::chrono::seconds patience) {
+  std::thread([patience] {
+    std::this_thread::sleep_for(patience);
+    spdlog::warn("an admission goes on after {} s; leaving it", patience.count());
+    spdlog::default_logger()->flush();
+    _exit(kExitOk);
+  }).detach();
+}
+
 int Serve(const Options& options, const Config& config) {
   const sigset_t signals = BlockSignals();
   TuneAllocator();
@@ -231,6 +245,7 @@ int Serve(const Options& options, const Config& config) {
   operators.StopAccepting();
   // Waiting admissions are answered UNAVAILABLE, running ones end; then calls
   // that have not ended on their own are cancelled.
+  ExitAfter(kStopPatience);
   state.decider.Stop();
   const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(1);
   agents.Shutdown(deadline);

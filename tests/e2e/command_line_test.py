@@ -137,6 +137,19 @@ class CommandLines(unittest.TestCase):
             for case in cases:
                 self.check([verb, *case] if verb else case)
 
+    def test_rjctl_files_that_are_no_code_objects(self):
+        with tempfile.TemporaryDirectory(prefix="rjdbi-e2e-") as folder:
+            huge, fifo, text = (pathlib.Path(folder) / name for name in ("huge", "fifo", "text"))
+            huge.touch()
+            os.truncate(huge, 1 << 40)  # sparse
+            os.mkfifo(fifo)
+            text.write_text("text")
+            for file in (huge, fifo, text, "/dev/zero", "/proc/self/mem", "/proc/self/exe"):
+                self.check(["kernels", file])
+                self.check(["sites", file])
+            for file in (huge, fifo):
+                self.check(["admit", file, "--attach", "kernel=*,sites=*,probe=nop"])
+
     def test_rjctl_text_that_is_not_utf8(self):
         bad = os.fsdecode(b"\xff\xfe")
         for arguments in (["attach", "--kernel", bad, "--sites", "*", "--probe", "nop"],

@@ -387,6 +387,20 @@ class Cache(unittest.TestCase):
                 self.assertGreater(int(total["attached"]), 0)
 
 
+class LongAdmission(unittest.TestCase):
+    def test_does_not_hold_up_the_program_or_the_end(self):
+        with harness.daemon() as daemon:
+            for _ in range(120):
+                daemon.attach("*", "*", "count-waves")
+            begin = time.monotonic()
+            out = daemon.run_program("histogram", extra={"RJDBI_DEADLINE_MS": "300"})
+            self.assertIn("PASS", out.stdout)
+            self.assertLess(time.monotonic() - begin, 0.3 + SLACK_S)
+            self.assertEqual(daemon.stop(timeout=15), 0)
+            daemon.start()
+            self.assertEqual(len(daemon.json("status")["attachments"]), 120)
+
+
 class StateFolder(unittest.TestCase):
     """No room, or no right, to keep anything."""
 
