@@ -16,7 +16,9 @@ import unittest
 
 import harness
 
-OBJECTS = 24  # per target
+OBJECTS = 26  # per target
+# The soft GPU, like most machines, runs with XNACK off: ROCR takes no other.
+BUNDLE_ENTRY = {"gfx90a": "gfx90a:xnack-", "gfx1030": "gfx1030"}
 TARGET, LIBRARIES = None, None
 
 
@@ -24,7 +26,7 @@ class CorpusLoad(unittest.TestCase):
     def test_every_patched_image_loads(self):
         with tempfile.TemporaryDirectory(prefix="rjdbi-corpus-") as folder:
             names = harness.run([harness.BUILD / "tests" / "corpus" / "extract_code_objects", folder,
-                                 TARGET, *LIBRARIES]).stdout.split()
+                                 BUNDLE_ENTRY[TARGET], *LIBRARIES]).stdout.split()
             names.sort(key=lambda n: pathlib.Path(n).stat().st_size)
             names = names[:OBJECTS]
             self.assertEqual(len(names), OBJECTS)
@@ -40,7 +42,7 @@ class CorpusLoad(unittest.TestCase):
                 done = [int(c.get("attached", 0)) + int(c.get("degraded", 0)) for c in record["coverage"]]
                 refused = [int(r["sites"]) for c in record["coverage"] for r in c.get("refused", [])]
                 self.assertEqual(sum(row), sum(done) + sum(refused), name)
-                self.assertEqual(sum(row), len(record["decisions"]), name)
+                self.assertEqual(sum(row), len(record.get("decisions", [])), name)
                 requested, attached = requested + sum(row), attached + sum(done)
                 if sum(done):
                     patched.append(out)
