@@ -24,7 +24,7 @@ class BlobStore {
     uint64_t corrupt_dropped = 0;  // failed verification on read
     uint64_t write_failures = 0;   // disk full and kin
     uint64_t evicted = 0;
-    std::string write_problem;     // of the last write; empty: it succeeded
+    std::string write_problem;  // of the last write; empty: it succeeded
   };
 
   // directory "": in memory. Leftovers of an interrupted write are removed.

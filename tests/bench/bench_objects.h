@@ -19,10 +19,9 @@ struct BenchObject {
   absl::Span<const uint8_t> bytes;
 };
 
-// By size among the objects for a target with XNACK off: "small" is the tenth percentile, "median" the
-// median, "large" the largest below 4 MB, "largest" the largest. Ends the
-// program, with a message, if the library cannot be read. The reference lives
-// until the program ends.
+// By size among the objects for a target with XNACK off: "small" is the tenth percentile, "median"
+// the median, "large" the largest below 4 MB, "largest" the largest. Ends the program, with a
+// message, if the library cannot be read. The reference lives until the program ends.
 const BenchObject& FindObject(const std::string& target, const std::string& size_class);
 
 struct RunResult {
@@ -36,8 +35,8 @@ RunResult Run(const std::vector<std::string>& command, const std::vector<std::st
               bool keep_output);
 
 double Median(std::vector<double> values);  // 0 of an empty vector
-double Seconds();     // monotonic
-double CpuSeconds();  // of this process
+double Seconds();                           // monotonic
+double CpuSeconds();                        // of this process
 
 // RJDBI_BENCH_ROUNDS overrides how often interleaved measurements are repeated.
 int Rounds(int normal);

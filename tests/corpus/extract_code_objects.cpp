@@ -18,9 +18,9 @@ int main(int argc, char** argv) {
   int written = 0;
   for (int i = 3; i < argc; ++i) {
     const auto library = rjdbi::test::MappedFile::Open(argv[i]);
-    const auto objects = library.ok() ? rjdbi::test::ExtractBundles(library->bytes())
-                                      : absl::StatusOr<std::vector<rjdbi::test::BundledObject>>(
-                                            library.status());
+    const auto objects =
+        library.ok() ? rjdbi::test::ExtractBundles(library->bytes())
+                     : absl::StatusOr<std::vector<rjdbi::test::BundledObject>>(library.status());
     if (!objects.ok()) {
       std::fprintf(stderr, "%s: %s\n", argv[i], objects.status().ToString().c_str());
       return 1;

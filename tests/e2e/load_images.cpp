@@ -26,12 +26,15 @@ hsa_status_t FindGpu(hsa_agent_t agent, void* data) {
   return HSA_STATUS_INFO_BREAK;
 }
 
-hsa_status_t CountKernel(hsa_executable_t, hsa_agent_t, hsa_executable_symbol_t symbol, void* data) {
+hsa_status_t CountKernel(hsa_executable_t, hsa_agent_t, hsa_executable_symbol_t symbol,
+                         void* data) {
   hsa_symbol_kind_t kind;
-  hsa_status_t status = hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_TYPE, &kind);
+  hsa_status_t status =
+      hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_TYPE, &kind);
   if (status == HSA_STATUS_SUCCESS && kind == HSA_SYMBOL_KIND_KERNEL) {
     uint64_t object = 0;
-    status = hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &object);
+    status =
+        hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &object);
     if (object != 0) ++*static_cast<int*>(data);
   }
   return status;

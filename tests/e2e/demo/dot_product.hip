@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(call)                                                       \
-  do {                                                                    \
-    const hipError_t error = (call);                                      \
-    if (error != hipSuccess) {                                            \
-      std::fprintf(stderr, "%s: %s\n", #call, hipGetErrorString(error));  \
-      std::exit(1);                                                       \
-    }                                                                     \
+#define CHECK(call)                                                      \
+  do {                                                                   \
+    const hipError_t error = (call);                                     \
+    if (error != hipSuccess) {                                           \
+      std::fprintf(stderr, "%s: %s\n", #call, hipGetErrorString(error)); \
+      std::exit(1);                                                      \
+    }                                                                    \
   } while (false)
 
 constexpr int kGroup = 256;
@@ -21,7 +21,8 @@ constexpr int kGroup = 256;
 __global__ void dot_product(const float* a, const float* b, float* partial, int n) {
   __shared__ float sums[kGroup];
   float sum = 0;
-  for (int i = blockIdx.x * kGroup + threadIdx.x; i < n; i += gridDim.x * kGroup) sum += a[i] * b[i];
+  for (int i = blockIdx.x * kGroup + threadIdx.x; i < n; i += gridDim.x * kGroup)
+    sum += a[i] * b[i];
   sums[threadIdx.x] = sum;
   __syncthreads();
   for (int half = kGroup / 2; half > 0; half /= 2) {
