@@ -36,9 +36,9 @@ Result RunHost(const std::vector<std::string>& command, Through through,
   if (through & kPreload) preload += (preload.empty() ? "" : ":") + std::string(kAgent);
   if (!preload.empty()) environment["LD_PRELOAD"] = preload;
   // Foreign programs may leave their memory to the process's end, and ROCR may
-  // crash on a bad object, with the agent as without it.
+  // crash on a bad object, with the agent as without it. Some fork a hundred times.
   environment["ASAN_OPTIONS"] += ":detect_leaks=0:handle_segv=0:handle_sigbus=0";
-  environment["TSAN_OPTIONS"] += ":handle_segv=0:handle_sigbus=0";
+  environment["TSAN_OPTIONS"] += ":handle_segv=0:handle_sigbus=0:atexit_sleep_ms=50";
   if (through & kToolsLib) environment["HSA_TOOLS_LIB"] = kAgent;
 
   std::vector<std::string> entries;

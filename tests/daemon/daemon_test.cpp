@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -227,7 +228,7 @@ TEST(Hostile, GarbageIsRefusedNotFatal) {
 }
 
 TEST(Hostile, AStalledUploaderIsGivenUpAndDelaysNobody) {
-  Daemon daemon("limits: {upload_stall_ms: 300, max_upload_bytes_in_flight: 8KiB}\n");
+  Daemon daemon("limits: {upload_stall_ms: 2000, max_upload_bytes_in_flight: 8KiB}\n");
   ASSERT_TRUE(daemon.Start()) << daemon.log();
   daemon.Attach("*", "global_store*", "count-waves");
   Agent slow(daemon.agent_socket()), quick(daemon.agent_socket());
@@ -477,6 +478,10 @@ TEST(Process, TakesOverSocketsFromTheServiceManager) {
                                       RJDBI_RJDBID,
                                       "--state-dir",
                                       folder.path() + "/state"};
+  // It passes on nothing of its environment by itself.
+  for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"}) {
+    if (std::getenv(name) != nullptr) command.insert(command.begin() + 1, {"-E", name});
+  }
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
