@@ -49,33 +49,36 @@ std::string JsonString(const std::string& text) {
   return out + "\"";
 }
 
-// Keeps SIGPIPE from the host while this thread writes to a pipe whose reader
-// may be gone; one that was already pending stays pending.
-class SigpipeShield {
+// Keeps from the host the signals that a write can raise in this thread: SIGPIPE
+// on a pipe whose reader is gone, SIGXFSZ at a limit on the size of files. One
+// that was already pending stays pending.
+class WriteShield {
  public:
-  SigpipeShield() {
+  WriteShield() {
     sigset_t pending;
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
+    sigset_t blocked;
+    sigemptyset(&raised_);
+    sigemptyset(&blocked);
     sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &old_);
+    for (int signal : {SIGPIPE, SIGXFSZ}) {
+      sigaddset(&blocked, signal);
+      if (sigismember(&pending, signal) != 1) sigaddset(&raised_, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &blocked, &old_);
   }
-  ~SigpipeShield() {
+  ~WriteShield() {
     timespec none{};
-    if (!was_pending_) {
-      while (sigtimedwait(&pipe_, nullptr, &none) < 0 && errno == EINTR) {
-      }
+    // Both at once cannot be: at most one write was made.
+    while (sigtimedwait(&raised_, nullptr, &none) < 0 && errno == EINTR) {
     }
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
-  SigpipeShield(const SigpipeShield&) = delete;
-  SigpipeShield& operator=(const SigpipeShield&) = delete;
+  WriteShield(const WriteShield&) = delete;
+  WriteShield& operator=(const WriteShield&) = delete;
 
  private:
-  sigset_t pipe_;
+  sigset_t raised_;  // what is taken back if it is pending
   sigset_t old_;
-  bool was_pending_;
 };
 
 // One write, so that lines of several processes do not mix; none at all when it
@@ -83,7 +86,7 @@ class SigpipeShield {
 void WriteOnce(int fd, const std::string& line) {
   pollfd ready{fd, POLLOUT, 0};
   if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT)) return;
-  SigpipeShield shield;
+  WriteShield shield;
   ssize_t ignored = write(fd, line.data(), line.size());
   (void)ignored;
 }

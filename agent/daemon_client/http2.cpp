@@ -69,6 +69,19 @@ Fault Http2Connection::Broken(Fault fault) {
   return fault;
 }
 
+namespace {
+
+// A host that has closed its standard streams expects to open files in their
+// place, or prints into nothing: never into our connection.
+int AboveStandard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(fd);
+  return moved;
+}
+
+}  // namespace
+
 Fault Http2Connection::Connect(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -76,7 +89,7 @@ Fault Http2Connection::Connect(const std::string& path) {
     return Fault::Of(FaultKind::kUnreachable, "socket path too long: " + path);
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  fd_ = AboveStandard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd_ < 0) return Fault::Of(FaultKind::kUnreachable, ErrnoText("socket"));
   int rc;
   do {

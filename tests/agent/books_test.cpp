@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +181,24 @@ TEST(Gaps, QueueIsBoundedAndTheLossIsCounted) {
   std::vector<Gap> pending = log.TakePending();
   ASSERT_EQ(pending.size(), 1025u);
   EXPECT_THAT(pending.back().detail, HasSubstr("476 further gaps"));
+}
+
+TEST(Gaps, ALimitOnFilesDoesNotKillTheHost) {
+  SocketPath directory;
+  pid_t child = fork();
+  if (child == 0) {
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_FSIZE, &none);
+    signal(SIGXFSZ, SIG_DFL);
+    Config config;
+    config.gap_file = directory.directory() + "/gaps.jsonl";
+    GapLog log(config);
+    log.Record(Gap{.kind = GapKind::kDaemonUnreachable});
+    _exit(log.HasPending() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(Gaps, ClosedStderrDoesNotKillTheHost) {

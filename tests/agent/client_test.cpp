@@ -2,8 +2,12 @@
 // they do, the answer is a checked decision or a fault within the deadline.
 #include "agent/daemon_client/client.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <random>
@@ -478,6 +482,24 @@ TEST_F(ClientTest, MutatedServerStreams) {
   EXPECT_GT(decided, 0);  // some bytes do not matter
 }
 
+TEST_F(ClientTest, NeverTakesAStandardStream) {
+  Script script;
+  script.decision.set_verdict(v1::ORIGINAL_NOT_SELECTED);
+  FakeDaemon daemon(socket_.path(), script);
+  const int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
+  close(STDIN_FILENO);
+  EXPECT_EQ(AdmitSmall(), FaultKind::kNone) << detail_;
+  // The daemon's end may be there, in this process; it has the socket's name.
+  sockaddr_un name = {};
+  socklen_t size = sizeof name;
+  if (getsockname(STDIN_FILENO, reinterpret_cast<sockaddr*>(&name), &size) == 0) {
+    EXPECT_GT(size, sizeof name.sun_family) << "the client's socket is standard input";
+  }
+  client_.reset();
+  dup2(kept, STDIN_FILENO);
+  close(kept);
+}
+
 // ---- Reports ----
 
 TEST_F(ClientTest, TextsOfGapsAreMadeUtf8) {
@@ -544,8 +566,12 @@ TEST_F(ClientTest, BackgroundReportsDoNotSpendTheBudget) {
   script.stall = Point::kReport;
   FakeDaemon daemon(socket_.path(), script);
   LoadCounters load{1, 1, {1}, false};
+  const int64_t before = client_->budget_ns();
+  EXPECT_GT(before, config_.deadline_ns / 2);
   ASSERT_TRUE(client_->Report({}, {}, 100 * kNsPerMs, false).ok());
   EXPECT_EQ(client_->Report({load}, {}, 100 * kNsPerMs, false).kind, FaultKind::kDeadline);
+  EXPECT_EQ(client_->budget_ns(), before);
+  client_->ReleaseReserve();
   EXPECT_EQ(client_->budget_ns(), config_.deadline_ns);
 }
 

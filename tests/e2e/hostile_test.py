@@ -365,6 +365,39 @@ class NoDaemon(unittest.TestCase):
             self.assertGreater(int(daemon.json("coverage")["total"]["attached"]), 0)
 
 
+class Surroundings(unittest.TestCase):
+    """Environment variables and limits that nobody should set."""
+
+    def test_the_program_does_not_notice(self):
+        with harness.daemon() as daemon:
+            daemon.attach("*", "*", "count-waves")
+            agent = {"RJDBI_SOCKET": str(daemon.agent_socket), "LD_PRELOAD": str(harness.AGENT),
+                     "HSA_TOOLS_LIB": str(harness.AGENT)}
+            fifo, status = daemon.folder / "fifo", daemon.folder / "status"
+            os.mkfifo(fifo)
+            shell = ["/bin/sh", "-c"]
+            cases = [([], {"RJDBI_GAP_FILE": str(f), "RJDBI_SOCKET": "/no/such.sock"})
+                     for f in ("/dev/full", "/", fifo, "/no/such/folder/x", "x" * 5000)]
+            cases += [([], {"RJDBI_DEADLINE_MS": v})
+                      for v in ("", "abc", "-1", "0", "9" * 30, "1", "1e3")]
+            cases += [([], {"RJDBI_SOCKET": v})
+                      for v in ("x" * 200, "/", "/dev/null", "relative.sock", " ", "@abstract")]
+            cases += [(shell + [f'"$@" {closed}; echo $? >{status}', "sh"], {})
+                      for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")]
+            cases += [(shell + [f'ulimit -n {n}; exec "$@"', "sh"], {}) for n in (6, 7, 8, 10, 12)]
+            cases += [(shell + ['ulimit -c 0; ulimit -f 0; exec "$@"', "sh"],
+                       {"RJDBI_GAP_FILE": str(daemon.folder / "gaps"), "RJDBI_SOCKET": "/no/such.sock"})]
+            for prefix, variables in cases:
+                with self.subTest(prefix=prefix, variables=variables):
+                    command = [*prefix, *loader(GOOD)]
+                    plain = harness.run(command, env=harness.softgpu_env(), check=False)
+                    ended = status.read_text() if status.exists() else ""
+                    under = harness.run(command, env=harness.softgpu_env(extra={**agent, **variables}),
+                                        check=False)
+                    self.assertEqual(outcome(under), outcome(plain))
+                    self.assertEqual(status.read_text() if status.exists() else "", ended)
+
+
 class Cache(unittest.TestCase):
     def test_a_known_object_is_not_sent_again(self):
         with harness.daemon() as daemon:
