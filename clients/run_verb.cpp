@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -148,6 +149,29 @@ int WaitForChild() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
 }
 
+int64_t UnixNanos() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Gaps of the processes that have connected since the run began: not those of
+// others before.
+absl::Status GetGaps(ControlClient& client, int64_t start_unix_ns, v1::GetCoverageReply& merged) {
+  merged.clear_gaps();
+  v1::GetStatusReply status;
+  if (absl::Status s = client.GetStatus({}, status); !s.ok()) return s;
+  for (const v1::Session& session : status.sessions()) {
+    if (session.gaps() == 0 || session.opened_unix_ns() < start_unix_ns) continue;
+    v1::GetCoverageRequest request;
+    request.set_session_id(session.id());
+    v1::GetCoverageReply reply;
+    if (absl::Status s = client.GetCoverage(request, reply); !s.ok()) return s;
+    merged.mutable_gaps()->MergeFrom(reply.gaps());
+  }
+  return absl::OkStatus();
+}
+
 // The run's own attachments, or, without any, everything of the process.
 absl::Status GetReports(ControlClient& client, const std::vector<std::string>& ids,
                         v1::GetReportReply& merged) {
@@ -194,12 +218,15 @@ int Supervise(const Context& context, const RunOptions& options,
       return code;
     }
   }
+  const int64_t start_unix_ns = UnixNanos();
   if (write(start_fd, "x", 1) != 1) return kInternal;
   close(start_fd);
   const int code = WaitForChild();
   if (options.report) {
     v1::GetReportReply reply;
-    if (absl::Status s = GetReports(client, attachments.ids(), reply); !s.ok()) {
+    absl::Status s = GetReports(client, attachments.ids(), reply);
+    if (s.ok()) s = GetGaps(client, start_unix_ns, *reply.mutable_coverage());
+    if (!s.ok()) {
       context.out.Fail(s);
     } else if (context.out.json()) {
       context.out.Json(reply);

@@ -45,6 +45,17 @@ class RunReport(unittest.TestCase):
             self.assertIn("1 site requested: 1 attached", report)
             self.assertEqual(daemon.json("status").get("attachments", []), [], "gone with the run")
 
+    def test_gaps_are_the_runs_own(self):
+        other = harness.PROGRAMS / "loader_kernel_gfx1030.co"
+        with harness.daemon() as daemon:
+            gap = self.run_with(daemon, *self.options(daemon, "global_store*"), program=loader(other))
+            self.assertIn("gap[RJD-G007]", gap.stdout)
+            self.assertIn("1 gap\n", gap.stdout)
+            clean = self.run_with(daemon, *self.options(daemon, "global_store*"))
+            self.assertNotIn("gap[", clean.stdout)
+            self.assertIn("0 gaps\n", clean.stdout)
+            self.assertIn("1 gap\n", daemon.ctl("coverage", check=False).stdout)
+
     def test_json(self):
         with harness.daemon() as daemon:
             result = self.run_with(daemon, "-o", "json", *self.options(daemon, "global_store*"))
