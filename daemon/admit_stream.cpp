@@ -35,7 +35,11 @@ AdmitStream* AdmitStream::Start(DaemonState& state, const PeerIdentity& peer) {
   return stream.get();
 }
 
-void AdmitStream::OnDone() { const std::shared_ptr<AdmitStream> keep = std::move(self_); }
+void AdmitStream::OnDone() {
+  std::shared_ptr<AdmitStream> last;  // outlives the lock
+  const std::lock_guard lock(mutex_);
+  last = std::move(self_);
+}
 
 void AdmitStream::End(const grpc::Status& status) {
   if (phase_ == Phase::kFinished) return;
