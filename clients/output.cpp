@@ -55,7 +55,9 @@ void Output::Print(const std::string& text) const {
 }
 
 void Output::Note(const std::string& text) const {
-  if (!options_.json) std::fprintf(stderr, "%s\n", text.c_str());
+  if (options_.json) return;
+  std::fflush(stdout);  // in the order in which it was said
+  std::fprintf(stderr, "%s\n", text.c_str());
 }
 
 void Output::Warn(const std::string& text) const {
