@@ -136,7 +136,10 @@ ProgramResult RunProgram(const std::vector<std::string>& command,
 }
 
 Daemon::Daemon(const std::string& config) {
-  WriteFile(config_file(), config.empty() ? "report_interval_ms: 100\n" : config);
+  // A loaded machine is not a stalled uploader.
+  WriteFile(config_file(), config.empty()
+                               ? "report_interval_ms: 100\nlimits: {upload_stall_ms: 30000}\n"
+                               : config);
 }
 
 Daemon::~Daemon() {
