@@ -299,38 +299,73 @@ int Coverage(const Context& context, const Filter& filter) {
   return CoverageExit(reply);
 }
 
-void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summary) {
-  // Loads of the same object, and the same code in several processes, add up.
-  struct Sum {
-    uint64_t count = 0, sites = 0;
-    bool final = true;
-    std::string instruction;
-  };
-  std::map<std::tuple<std::string, std::string, std::string, uint64_t>, Sum> sums;
+// Loads of the same object, and the same code in several processes, add up;
+// two builds of a kernel do not.
+struct CountKey {
+  std::string attachment, probe, kernel, object;
+  uint64_t offset = 0;  // 0 in a summary
+  auto operator<=>(const CountKey&) const = default;
+};
+struct CountSum {
+  uint64_t count = 0;
+  std::set<uint64_t> offsets;
+  bool final = true;
+  std::string instruction;
+};
+
+std::map<CountKey, CountSum> SumCounts(const v1::GetReportReply& reply, bool summary) {
+  std::map<CountKey, CountSum> sums;
   for (const v1::SiteCount& c : reply.counts()) {
-    Sum& sum = sums[{c.attachment_id(), c.probe(), c.location().kernel(),
-                     summary ? 0 : c.location().kernel_offset()}];
+    CountSum& sum = sums[{c.attachment_id(), c.probe(), c.location().kernel(),
+                          c.code_object_sha256(), summary ? 0 : c.location().kernel_offset()}];
     sum.count += c.count();
-    sum.sites += 1;
+    sum.offsets.insert(c.location().kernel_offset());
     sum.final = sum.final && c.final();
     sum.instruction = c.location().instruction();
   }
+  return sums;
+}
+
+// Some kernel was seen in more than one code object.
+bool ObjectsDiffer(const std::map<CountKey, CountSum>& sums) {
+  std::map<std::string, std::string> object_of;
+  for (const auto& [key, sum] : sums) {
+    if (object_of.emplace(key.kernel, key.object).first->second != key.object) return true;
+  }
+  return false;
+}
+
+void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summary) {
+  const std::map<CountKey, CountSum> sums = SumCounts(reply, summary);
+  const bool with_object = ObjectsDiffer(sums);
   const std::set<std::string> detached = Detached(reply.coverage().detached_attachments());
   std::vector<std::vector<std::string>> rows;
+  bool final = true;
   for (const auto& [key, sum] : sums) {
-    const auto& [attachment, probe, kernel, offset] = key;
-    rows.push_back({MarkedId(attachment, detached), probe,
-                    absl::StrCat(sum.count, sum.final ? "" : "+"),
-                    Printable(contract::Demangle(kernel)),
-                    summary ? absl::StrCat(sum.sites, " sites") : absl::StrFormat("0x%x", offset),
-                    summary ? "" : Printable(sum.instruction)});
+    final = final && sum.final;
+    rows.push_back(
+        {MarkedId(key.attachment, detached), key.probe,
+         absl::StrCat(sum.count, sum.final ? "" : "+"), Printable(contract::Demangle(key.kernel)),
+         summary ? absl::StrCat(sum.offsets.size()) : absl::StrFormat("0x%x", key.offset),
+         summary ? "" : Printable(sum.instruction)});
+    if (with_object) rows.back().insert(rows.back().begin() + 4, key.object.substr(0, 12));
   }
+  std::vector<std::string> header = {"ATTACHMENT",
+                                     "PROBE",
+                                     "COUNT",
+                                     "KERNEL",
+                                     summary ? "SITES" : "OFFSET",
+                                     summary ? "" : "INSTRUCTION"};
+  if (with_object) header.insert(header.begin() + 4, "OBJECT");
   if (rows.empty()) {
     out.Print("No counts.\n");
   } else {
-    out.Table({"ATTACHMENT", "PROBE", "COUNT", "KERNEL", summary ? "SITES" : "OFFSET",
-               summary ? "" : "INSTRUCTION"},
-              rows, {2, 4});
+    out.Table(header, rows, {2, with_object ? 5u : 4u});
+  }
+  if (!final) {
+    out.Print(
+        "+ is a lower bound: a process still runs, or ended without its last report "
+        "(rjctl status says which).\n");
   }
   out.Print("\n");
   PrintCoverage(out, reply.coverage());

@@ -183,7 +183,11 @@ bool Ledger::Close(const std::string& id, bool cleanly) {
   SessionState& session = found->second;
   session.summary.set_closed_unix_ns(UnixNanos());
   session.summary.set_closed_cleanly(cleanly);
-  for (auto& [load_id, load] : session.loads) load.record.final = true;
+  // Without a goodbye the last report is missing: what is known stays a lower
+  // bound.
+  if (cleanly) {
+    for (auto& [load_id, load] : session.loads) load.record.final = true;
+  }
   closed_.push_back(std::move(session));
   open_.erase(found);
   if (closed_.size() > kMaxClosed) closed_.pop_front();

@@ -90,6 +90,7 @@ TEST_F(WithDaemon, ReportAndCoverageSayHowMuchIsInPlace) {
   EXPECT_EQ(table.exit_code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("1234"));
   EXPECT_THAT(table.out, HasSubstr("global_store_dword"));
+  EXPECT_THAT(table.out, Not(HasSubstr("lower bound")));
   const auto report = Parse<v1::GetReportReply>(Ctl({"report", "-o", "json"}).out);
   ASSERT_EQ(report.counts_size(), 1);
   EXPECT_EQ(report.counts(0).count(), 1234u);

@@ -271,11 +271,15 @@ TEST(Sessions, AreLimited) {
 TEST(Sessions, AKilledProcessIsNoticed) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "count-waves");
   const ProgramResult child =
       RunProgram({"/proc/self/exe"}, {"TEST_DIE_WITH_SESSION_ON=" + daemon.agent_socket()});
   ASSERT_EQ(child.exit_code, 42) << child.err;
   EXPECT_TRUE(Eventually([&] { return daemon.Status().sessions(0).closed_unix_ns() != 0; }));
   EXPECT_FALSE(daemon.Status().sessions(0).closed_cleanly());
+  ASSERT_EQ(daemon.Report().counts_size(), 1);
+  EXPECT_EQ(daemon.Report().counts(0).count(), 10u);
+  EXPECT_FALSE(daemon.Report().counts(0).final()) << "the last report is missing";
 }
 
 TEST(Reports, TheLatestCountersAndTheGaps) {
@@ -551,9 +555,17 @@ TEST(Config, DropInsOverrideAndPrintedConfigurationReadsBack) {
 }
 
 // Run by Sessions.AKilledProcessIsNoticed in a process of its own.
+// Loads, reports ten events, and is gone without a last report.
 int DieWithSession(const char* socket) {
   Agent agent(socket);
   if (!agent.Open().ok()) return 1;
+  if (agent.Admit(CodeObject(), 7).decision.counter_count() != 1) return 2;
+  v1::ReportRequest request;
+  request.set_session_id(agent.session_id);
+  request.add_loads()->set_load_id(7);
+  request.mutable_loads(0)->set_sequence(1);
+  request.mutable_loads(0)->add_counters(10);
+  if (!agent.Report(request).ok()) return 3;
   _exit(42);
 }
 
