@@ -272,8 +272,10 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
                                     Count(static_cast<uint64_t>(reply.decisions_size()), "site"),
                                     reply.attached_sites()));
   if (unknown) {
-    context.out.Note(absl::StrCat("no process has loaded a kernel that matches '",
-                                  Printable(kernel), "', as far as rjdbid has seen"));
+    context.out.Note(
+        absl::StrCat("no process has loaded a kernel that matches '", Printable(kernel),
+                     "', as far as rjdbid has seen: objects that no attachment asks about are "
+                     "not sent to it. Attach, then run the program"));
   }
   NoteDetached(context.out, reply.detached_attachments(), all);
   return code;
