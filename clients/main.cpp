@@ -66,6 +66,7 @@ void AddAttach(CLI::App& app, Arguments& a) {
   SpecOption(verb, a, "sites", "ds_*, global_store*, memory, entry, kernel+0xOFFSET, ...",
              "SELECTOR", true);
   SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, sabotage", "NAME", true);
+  SpecOption(verb, a, "position", "before (default) or after each instruction", "WHERE", false);
   SpecOption(verb, a, "process", "Executables, by path or base name", "GLOB", false);
   SpecOption(verb, a, "owner", "Free text for the status listing", "TEXT", false);
   verb->add_option_function<std::string>(

@@ -71,6 +71,13 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
     spec.set_pid(pid);
     return absl::OkStatus();
   }
+  if (key == "position") {
+    if (value != "before" && value != "after") {
+      return absl::InvalidArgumentError("position: expected before or after");
+    }
+    spec.set_position(value == "after" ? v1::AFTER : v1::BEFORE);
+    return absl::OkStatus();
+  }
   if (key == "allow-sabotage") {
     if (value != "true" && value != "false") {
       return absl::InvalidArgumentError("allow-sabotage: expected true or false");

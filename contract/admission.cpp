@@ -17,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "contract/budget.h"
 #include "contract/catalogue.h"
+#include "contract/coverage.h"
 #include "contract/demangle.h"
 #include "contract/inference.h"
 #include "contract/link_pair.h"
@@ -155,6 +156,9 @@ class Engine {
   v1::AdmissionRecord& record() { return out_.record; }
   v1::Decision* decision(const Candidate& c) {
     return record().mutable_decisions(static_cast<int>(c.decision));
+  }
+  static patch::Position PositionOf(const Asked& a) {
+    return contract::PositionOf(a.attachment->spec().position());
   }
   static bool Counts(const Asked& a) {
     return a.probe->probe == patch::Probe::kCountWaves ||
@@ -318,7 +322,7 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
   const size_t index = static_cast<size_t>(record().decisions_size());
   v1::Decision* d = record().add_decisions();
   d->set_attachment_id(a.attachment->id());
-  *d->mutable_site() = MakeSite(kernel, i);
+  *d->mutable_site() = MakeSite(kernel, i, PositionOf(a));
   if (!a.refusals.empty()) {
     for (const v1::Violation& v : a.refusals) {
       v1::Violation here = v;
@@ -340,13 +344,13 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
 
 std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
                                          v1::Decision* d) {
-  if (auto immovable = kernel.Immovable(i)) {
+  if (auto immovable = kernel.Immovable(i, PositionOf(a))) {
     Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*immovable, d->site().location()));
     return std::nullopt;
   }
   if (a.probe->manifest.Declares(v1::CALLS)) {
     const auto max_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
-    if (auto refusal = LinkPairUnavailable(kernel, i, max_delta)) {
+    if (auto refusal = LinkPairUnavailable(kernel, i, max_delta, PositionOf(a))) {
       Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, d->site().location()));
       return std::nullopt;
     }
@@ -356,6 +360,7 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
   request.counter_index = next_counter_;
   request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
   request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
+  request.position = PositionOf(a);
   auto planned = rewriter_.Plan(kernel, i, request);
   if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
   const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
@@ -374,8 +379,8 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
   InferenceInput input;
   input.sequence = plan.sequence;
   input.fixups = plan.fixups;
-  input.live = kernel.LiveBefore(plan.instruction);
-  input.pending = kernel.PendingBefore(plan.instruction);
+  input.live = kernel.LiveAt(plan.instruction, PositionOf(a));
+  input.pending = kernel.PendingAt(plan.instruction, PositionOf(a));
   if (Counts(a)) {  // the site's own counter and nothing else
     input.telemetry_begin = uint64_t{counter} * 8;
     input.telemetry_end = input.telemetry_begin + 8;
@@ -478,7 +483,7 @@ bool Engine::Renumber() {
     patch::ProbeRequest request{
         a.probe->probe, counter,
         static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024)),
-        static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024))};
+        static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024)), PositionOf(a)};
     auto planned = rewriter_.Plan(*c.kernel, c.instruction, request);
     auto* plan = std::get_if<SitePlan>(&planned);
     if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, counter, d)) return false;
@@ -603,7 +608,7 @@ void Engine::CoverNothing(const Asked& a) {
 void Engine::Cover() {
   struct Tally {
     uint64_t requested = 0, attached = 0, degraded = 0, selected = 0;
-    std::map<std::string, uint64_t> refused;
+    std::map<std::string, uint64_t> refused, degradations;
   };
   std::map<CoverageKey, Tally> tallies;
   for (const auto& [key, instructions] : looked_at_) tallies[key];
@@ -617,6 +622,9 @@ void Engine::Cover() {
       ++t.attached;
     } else if (d.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION) {
       ++t.degraded;
+      std::set<std::string> ids;
+      for (const v1::Degradation& g : d.degradations()) ids.insert(g.constraint_id());
+      for (const std::string& id : ids) ++t.degradations[id];
     } else {
       ++t.refused[d.violations_size() > 0 ? d.violations(0).constraint_id()
                                           : std::string(id::kEngineFault)];
@@ -631,11 +639,8 @@ void Engine::Cover() {
     c->set_attached(t.attached);
     c->set_degraded(t.degraded);
     c->set_not_selected(looked_at_[key] - std::min(looked_at_[key], t.selected));
-    for (const auto& [id, sites] : t.refused) {
-      v1::ReasonCount* r = c->add_refused();
-      r->set_constraint_id(id);
-      r->set_sites(sites);
-    }
+    for (const auto& [id, n] : t.refused) CountReason(*c->mutable_refused(), id, n);
+    for (const auto& [id, n] : t.degradations) CountReason(*c->mutable_degradations(), id, n);
   }
   for (const Asked& a : asked_) {
     if (!a.matched) CoverNothing(a);

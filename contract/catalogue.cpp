@@ -253,8 +253,9 @@ constexpr CatalogueEntry kCatalogue[] = {
      "Jumps through registers, calls and returns depend on addresses that are not known in "
      "advance.",
      "Choose the instruction before it.", Reason::kSiteIndirectTransfer},
-    {"RJD-S003", "the site ends the program",
-     "Nothing executes after it, and runtimes and tools look for it in its place.",
+    {"RJD-S003", "the site ends the program in an uncommon way",
+     "A plain end of program is executed from the probe's code. This one saves state or orders "
+     "work besides, and tools look for it in its place.",
      "Choose the instruction before it.", Reason::kSiteProgramEnd},
     {"RJD-S004", "the site reads the program counter",
      "Run from another address the instruction would give another result, and code near it "
@@ -294,6 +295,11 @@ constexpr CatalogueEntry kCatalogue[] = {
      "The kernel's address range is not backed by the file, or its code could not be set up for "
      "analysis.",
      "Check the object with a disassembler; other kernels are unaffected."},
+    {"RJD-S014", "nothing simply follows this instruction",
+     "A probe behind an instruction runs where control falls through from it. Behind a branch, a "
+     "call, an indirect transfer or an end of program there is no such place.",
+     "Attach before the instruction, or to the first instruction that it leads to.",
+     Reason::kSiteNothingAfter},
 };
 
 const CatalogueEntry& EngineFault() { return *Find(id::kEngineFault); }

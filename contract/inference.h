@@ -28,7 +28,7 @@ namespace rjdbi::contract {
 struct InferenceInput {
   absl::Span<const uint8_t> sequence;
   absl::Span<const patch::WordFixup> fixups;  // offsets into `sequence`
-  patch::RegisterSet live;                    // just before the site
+  patch::RegisterSet live;                    // where the sequence starts
   patch::RegisterSet pending;                 // targets of loads that may be in flight there
   // The part of the counter buffer that the probe may touch: bytes from its start.
   uint64_t telemetry_begin = 0, telemetry_end = 0;

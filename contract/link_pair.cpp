@@ -18,12 +18,13 @@ patch::Refusal Unavailable(std::string observed, std::string limit, std::string 
 }  // namespace
 
 std::optional<patch::Refusal> LinkPairUnavailable(const patch::KernelAnalysis& kernel,
-                                                  uint32_t instruction, uint32_t max_sgpr_delta) {
-  if (kernel.LiveBefore(instruction).HasAny(kLink, 2)) {
+                                                  uint32_t instruction, uint32_t max_sgpr_delta,
+                                                  patch::Position position) {
+  if (kernel.LiveAt(instruction, position).HasAny(kLink, 2)) {
     return Unavailable("s[30:31] live", "s[30:31] dead",
                        "the application needs s[30:31] at this site");
   }
-  if (kernel.PendingBefore(instruction).HasAny(kLink, 2)) {
+  if (kernel.PendingAt(instruction, position).HasAny(kLink, 2)) {
     return Unavailable("s[30:31] with a load in flight", "no load in flight",
                        "a load may still write s[30:31] at this site");
   }

@@ -13,8 +13,9 @@ namespace rjdbi::contract {
 
 // nullopt: the pair is allocated (or can be, by growing by at most
 // `max_sgpr_delta`), dead, and no load is in flight to it.
-std::optional<patch::Refusal> LinkPairUnavailable(const patch::KernelAnalysis& kernel,
-                                                  uint32_t instruction, uint32_t max_sgpr_delta);
+std::optional<patch::Refusal> LinkPairUnavailable(
+    const patch::KernelAnalysis& kernel, uint32_t instruction, uint32_t max_sgpr_delta,
+    patch::Position position = patch::Position::kBefore);
 
 }  // namespace rjdbi::contract
 

@@ -45,11 +45,16 @@ v1::Location MakeLocation(const patch::KernelAnalysis& kernel, uint32_t i) {
   return l;
 }
 
-v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i) {
+patch::Position PositionOf(v1::Position position) {
+  return position == v1::AFTER ? patch::Position::kAfter : patch::Position::kBefore;
+}
+
+v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position) {
   const patch::Instruction& ins = kernel.instructions()[i];
-  const std::optional<patch::Refusal> immovable = kernel.Immovable(i);
+  const std::optional<patch::Refusal> immovable = kernel.Immovable(i, position);
   v1::Site site;
   *site.mutable_location() = MakeLocation(kernel, i);
+  if (position == patch::Position::kAfter) site.set_position(v1::AFTER);
   site.set_site_class(Classify(ins, immovable));
   site.set_movable(!immovable.has_value());
   if (immovable) {
@@ -58,7 +63,7 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i) {
   const auto clause = kernel.SplittableClause(i);
   if (clause && !immovable) site.set_splits_clause_at(kernel.instructions()[*clause].offset);
   site.set_instruction_bytes(ins.size);
-  const patch::RegisterSet taken = kernel.LiveBefore(i) | kernel.PendingBefore(i);
+  const patch::RegisterSet taken = kernel.LiveAt(i, position) | kernel.PendingAt(i, position);
   const Allocation a = DescriptorAllocation(kernel.isa().generation(), kernel.kernel().descriptor,
                                             kernel.kernel().wavefront_size);
   site.set_free_sgprs(CountFree(taken, patch::kSgpr0, a.usable_sgprs));

@@ -14,7 +14,10 @@ namespace rjdbi::contract {
 v1::Location MakeLocation(const patch::KernelAnalysis& kernel, uint32_t i);
 // The whole record; `free_*` counts registers that are allocated, dead and
 // without a load in flight.
-v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i);
+v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i,
+                  patch::Position position = patch::Position::kBefore);
+
+patch::Position PositionOf(v1::Position position);
 
 // "memory", "branch", ...
 std::string SiteClassName(v1::SiteClass site_class);

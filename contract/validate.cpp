@@ -98,7 +98,8 @@ class Validator {
   void CheckCopies();
   std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
                                          uint64_t stop, uint32_t* executed);
-  std::optional<uint64_t> CheckSequences(const SiteGroup& group, uint32_t* executed);
+  std::optional<uint64_t> CheckSequences(const SiteGroup& group, patch::Position position,
+                                         uint64_t at, uint32_t* executed);
   void CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* executed);
   void CheckDisplacedBranch(const SiteGroup& group, uint64_t at, uint32_t* executed);
   void CheckWay(const SiteGroup& group, uint64_t at, uint64_t to, uint32_t* executed);
@@ -282,13 +283,14 @@ std::optional<uint64_t> Validator::FollowBranches(patch::Isa& isa, uint64_t vadd
   return std::nullopt;
 }
 
-// Compares the trampoline with the admitted sequences. Returns the address of
-// the displaced instruction.
-std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, uint32_t* executed) {
+// Compares the trampoline from `at` on with the sequences admitted for a
+// position. Returns the address behind them.
+std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, patch::Position position,
+                                                  uint64_t at, uint32_t* executed) {
   patch::Isa& isa = group.kernel->isa();
-  uint64_t at = group.trampoline;
   for (size_t index : group.plans) {
     const SitePlan& plan = plans_[index];
+    if (plan.position != position) continue;
     // Guards of the rewriter's own may stand before a sequence.
     while (true) {
       const auto bytes = patched_->AtVaddr(at, plan.sequence.size());
@@ -384,7 +386,10 @@ void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* ex
     at += ins->size;
     ++*executed;
   }
-  uint64_t next = at + site.size;
+  if (site.ends_program) return;  // nothing runs behind it
+  const auto behind = CheckSequences(group, patch::Position::kAfter, at + site.size, executed);
+  if (!behind) return;
+  uint64_t next = *behind;
   for (auto ins = DecodeAt(isa, next); ins && IsGuard(ins->opcode); ins = DecodeAt(isa, next)) {
     next += ins->size;
     ++*executed;
@@ -442,7 +447,13 @@ void Validator::CheckSite(const SiteGroup& group) {
                        absl::Hex(group.trampoline)),
                 anchor);
   }
-  const auto displaced = CheckSequences(group, &executed);
+  for (size_t index : group.plans) {
+    if (plans_[index].position == patch::Position::kAfter && (site.branch || site.ends_program)) {
+      return Find("a sequence was admitted behind an instruction that nothing follows", anchor);
+    }
+  }
+  const auto displaced =
+      CheckSequences(group, patch::Position::kBefore, group.trampoline, &executed);
   if (!displaced) return;
   if (site.branch) {
     CheckDisplacedBranch(group, *displaced, &executed);

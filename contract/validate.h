@@ -40,10 +40,11 @@ struct ValidationReport {
 //    the kernel, anchors and split clauses apart, and whose code does not depend
 //    on its address;
 //  - each anchor leads by direct branches into the new segment, to exactly the
-//    admitted sequences (fixup words apart), the displaced instruction, and back
-//    by direct branches to the instruction after the site; a displaced direct
-//    branch instead appears as its condition, if it has one, and the ways to
-//    the instruction after the site and to its target;
+//    admitted sequences (fixup words apart) around the displaced instruction, each
+//    at its position, and back by direct branches to the instruction after the
+//    site; a displaced direct branch instead appears as its condition, if it has
+//    one, and the ways to the instruction after the site and to its target; a
+//    displaced s_endpgm is the end;
 //  - every register that the trampoline names lies within the kernel's new
 //    allocation, and no allocation shrank;
 //  - the fixups of the image are exactly those of the placed sequences.

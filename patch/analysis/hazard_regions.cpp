@@ -11,14 +11,6 @@ namespace {
 constexpr uint16_t kMessageMask = 0xff;
 constexpr uint16_t kMessageDeallocVgprs = 3;  // gfx11 and later
 
-bool DeallocatesVgprs(const Instruction& in, absl::Span<const uint8_t> code,
-                      const Generation& generation) {
-  if (generation.major < 11 || in.opcode != "s_sendmsg") return false;
-  uint16_t simm = 0;
-  std::memcpy(&simm, code.data() + in.offset, sizeof(simm));
-  return (simm & kMessageMask) == kMessageDeallocVgprs;
-}
-
 struct Change {
   uint8_t set = 0, clear = 0;
 };
@@ -78,6 +70,14 @@ std::vector<Clause> FindClauses(const std::vector<Instruction>& instructions) {
     clauses.push_back(clause);
   }
   return clauses;
+}
+
+bool DeallocatesVgprs(const Instruction& in, absl::Span<const uint8_t> code,
+                      const Generation& generation) {
+  if (generation.major < 11 || in.opcode != "s_sendmsg") return false;
+  uint16_t simm = 0;
+  std::memcpy(&simm, code.data() + in.offset, sizeof(simm));
+  return (simm & kMessageMask) == kMessageDeallocVgprs;
 }
 
 bool IndexesVgprs(const Instruction& in) {

@@ -36,6 +36,10 @@ std::vector<uint8_t> FindRegions(const std::vector<Instruction>& instructions,
                                  absl::Span<const uint8_t> code, const ControlFlow& flow,
                                  const std::vector<Clause>& clauses, const Generation& generation);
 
+// s_sendmsg that gives the vector registers back (gfx11 and later).
+bool DeallocatesVgprs(const Instruction& in, absl::Span<const uint8_t> code,
+                      const Generation& generation);
+
 // Instructions that reach vector (scalar) registers through an index register.
 bool IndexesVgprs(const Instruction& in);
 bool IndexesSgprs(const Instruction& in);

@@ -82,6 +82,18 @@ RegisterSet MentionedInObject(const CodeObject& object, Isa& isa, bool kernels_t
   return result;
 }
 
+// Operands that an access to memory may still read after it has issued. EXEC and
+// the status registers are sampled when it issues.
+RegisterSet ReadLate(const Instruction& in) {
+  RegisterSet set;
+  if (in.memory == MemoryKind::kNone) return set;
+  set = in.uses;
+  set.Remove(kExecLo, 2);
+  set.Remove(kScc);
+  set.Remove(kMode);
+  return set;
+}
+
 class Analysis final : public KernelAnalysis {
  public:
   Analysis(const CodeObject& object, size_t kernel_index, Isa& isa, absl::Span<const uint8_t> code)
@@ -114,20 +126,15 @@ class Analysis final : public KernelAnalysis {
   bool has_calls() const override { return flow_.has_calls; }
   const RegisterSet& mentioned() const override { return mentioned_; }
 
-  const RegisterSet& LiveBefore(uint32_t i) const override {
-    if (!liveness_) {
-      liveness_ = std::make_unique<Liveness>(instructions_, flow_, isa_.wavefront_size(),
-                                             Everything(), indexed_);
-    }
-    return Cached(live_cache_, *liveness_, i);
-  }
-
+  const RegisterSet& LiveBefore(uint32_t i) const override { return Live(i, Position::kBefore); }
   const RegisterSet& PendingBefore(uint32_t i) const override {
-    if (!pending_) {
-      pending_ =
-          std::make_unique<Pending>(instructions_, code_, flow_, isa_.generation(), Everything());
-    }
-    return Cached(pending_cache_, *pending_, i);
+    return InFlight(i, Position::kBefore);
+  }
+  RegisterSet LiveAt(uint32_t i, Position position) const override { return Live(i, position); }
+  RegisterSet PendingAt(uint32_t i, Position position) const override {
+    RegisterSet pending = InFlight(i, position);
+    if (position == Position::kAfter) pending |= ReadLate(instructions_[i]);
+    return pending;
   }
 
   std::optional<uint32_t> SplittableClause(uint32_t i) const override {
@@ -139,17 +146,33 @@ class Analysis final : public KernelAnalysis {
     return clause.first;
   }
 
-  std::optional<Refusal> Immovable(uint32_t i) const override;
+  std::optional<Refusal> Immovable(uint32_t i, Position position) const override;
 
  private:
   RegisterSet Everything() const { return mentioned_ | SpecialRegisters(); }
 
+  const RegisterSet& Live(uint32_t i, Position position) const {
+    if (!liveness_) {
+      liveness_ = std::make_unique<Liveness>(instructions_, flow_, isa_.wavefront_size(),
+                                             Everything(), indexed_);
+    }
+    return Cached(live_cache_, *liveness_, i, position);
+  }
+
+  const RegisterSet& InFlight(uint32_t i, Position position) const {
+    if (!pending_) {
+      pending_ =
+          std::make_unique<Pending>(instructions_, code_, flow_, isa_.generation(), Everything());
+    }
+    return Cached(pending_cache_, *pending_, i, position);
+  }
+
   template <typename Pass>
   const RegisterSet& Cached(std::vector<std::vector<RegisterSet>>& cache, const Pass& pass,
-                            uint32_t i) const {
+                            uint32_t i, Position position) const {
     const uint32_t b = flow_.block_of[i];
     if (cache[b].empty()) cache[b] = pass.ForBlock(b);
-    return cache[b][i - flow_.blocks[b].first];
+    return cache[b][i - flow_.blocks[b].first + (position == Position::kAfter ? 1 : 0)];
   }
 
   void FindMentioned() {
@@ -174,6 +197,15 @@ class Analysis final : public KernelAnalysis {
   }
 
   uint8_t Region(uint32_t i) const { return regions_.empty() ? 0 : regions_[i]; }
+  // What a sequence at the position would lie in. After an instruction that may
+  // be displaced control goes on to the next one.
+  uint8_t RegionAt(uint32_t i, Position position) const {
+    uint8_t region = Region(i);
+    if (position == Position::kAfter && i + 1 < instructions_.size()) {
+      region |= Region(i + 1) & (kInGprIndex | kAfterDealloc);
+    }
+    return region;
+  }
 
   const CodeObject& object_;
   const size_t kernel_index_;
@@ -198,9 +230,9 @@ Refusal Refuse(Reason reason, std::string observed, std::string limit, std::stri
 // Reasons that lie in the instruction itself.
 std::optional<Refusal> ImmovableKind(const Instruction& in) {
   const std::string opcode(in.opcode);
-  if (in.ends_program) {
+  if (in.ends_program && opcode != "s_endpgm") {
     return Refuse(Reason::kSiteProgramEnd, opcode, "",
-                  absl::StrCat(opcode, " ends the wavefront and is not displaced"));
+                  absl::StrCat(opcode, " does more than end the wavefront"));
   }
   if (IsIndirectTransfer(in)) {
     return Refuse(Reason::kSiteIndirectTransfer, opcode, "",
@@ -221,8 +253,14 @@ std::optional<Refusal> ImmovableKind(const Instruction& in) {
   return std::nullopt;
 }
 
-std::optional<Refusal> Analysis::Immovable(uint32_t i) const {
+std::optional<Refusal> Analysis::Immovable(uint32_t i, Position position) const {
   const Instruction& in = instructions_[i];
+  if (position == Position::kAfter &&
+      (in.branch || in.ends_program || in.indirect || IsIndirectTransfer(in))) {
+    const std::string opcode(in.opcode);
+    return Refuse(Reason::kSiteNothingAfter, opcode, "",
+                  absl::StrCat("control does not simply go on after ", opcode));
+  }
   const auto inside =
       std::upper_bound(flow_.inside_targets.begin(), flow_.inside_targets.end(), in.offset);
   if (inside != flow_.inside_targets.end() && *inside < in.offset + in.size) {
@@ -246,11 +284,11 @@ std::optional<Refusal> Analysis::Immovable(uint32_t i) const {
                   "the s_clause run is no straight line within the kernel, so its extent is not "
                   "known and it is not split");
   }
-  if (Region(i) & kInGprIndex) {
+  if (RegionAt(i, position) & kInGprIndex) {
     return Refuse(Reason::kSiteInsideGprIndexRegion, std::string(in.opcode), "",
                   "vector register numbers are relative here");
   }
-  if (Region(i) & kAfterDealloc) {
+  if (RegionAt(i, position) & kAfterDealloc) {
     return Refuse(Reason::kSiteDealloc, std::string(in.opcode), "",
                   "the wavefront has given its vector registers back");
   }

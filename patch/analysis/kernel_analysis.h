@@ -16,6 +16,10 @@
 
 namespace rjdbi::patch {
 
+// Where a probe runs relative to its instruction. kAfter: once the instruction
+// has issued; a load's result need not have arrived.
+enum class Position : uint8_t { kBefore, kAfter };
+
 struct BasicBlock {
   uint32_t first = 0, last = 0;  // instruction indices, inclusive
   std::vector<uint32_t> successors, predecessors;
@@ -49,6 +53,10 @@ class KernelAnalysis {
   virtual const RegisterSet& LiveBefore(uint32_t i) const = 0;
   // Registers that a load, in flight on some path to i, may still write.
   virtual const RegisterSet& PendingBefore(uint32_t i) const = 0;
+  // The same at a position. After an instruction that accesses memory its
+  // operands count as pending too: it may not have read them yet.
+  virtual RegisterSet LiveAt(uint32_t i, Position position) const = 0;
+  virtual RegisterSet PendingAt(uint32_t i, Position position) const = 0;
   // Every register that the kernel (or, with calls, anything in the object)
   // mentions anywhere.
   virtual const RegisterSet& mentioned() const = 0;
@@ -58,10 +66,11 @@ class KernelAnalysis {
   // alone. nullopt: i is in no clause, or in one that must stay whole.
   virtual std::optional<uint32_t> SplittableClause(uint32_t i) const = 0;
 
-  // Whether instruction i may be displaced into a trampoline; nullopt: yes, and
-  // then SplittableClause(i), if any, has to be split. A direct branch is made
-  // anew there, for its target's distance.
-  virtual std::optional<Refusal> Immovable(uint32_t i) const = 0;
+  // Whether instruction i may be displaced into a trampoline with a probe at the
+  // position; nullopt: yes, and then SplittableClause(i), if any, has to be
+  // split. A direct branch is made anew there, for its target's distance.
+  virtual std::optional<Refusal> Immovable(uint32_t i,
+                                           Position position = Position::kBefore) const = 0;
 };
 
 }  // namespace rjdbi::patch

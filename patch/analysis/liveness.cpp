@@ -84,8 +84,9 @@ void Liveness::Step(const Instruction& in, RegisterSet& live) const {
 
 std::vector<RegisterSet> Liveness::ForBlock(uint32_t block) const {
   const BasicBlock& b = flow_.blocks[block];
-  std::vector<RegisterSet> result(b.last - b.first + 1);
+  std::vector<RegisterSet> result(b.last - b.first + 2);
   RegisterSet live = LiveOut(block);
+  result.back() = live | always_;
   for (uint32_t i = b.last + 1; i-- > b.first;) {
     Step(instructions_[i], live);
     result[i - b.first] = live | always_;

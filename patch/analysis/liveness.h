@@ -22,7 +22,7 @@ class Liveness {
   Liveness(const std::vector<Instruction>& instructions, const ControlFlow& flow,
            uint32_t wavefront_size, const RegisterSet& everything, const RegisterSet& always);
 
-  // Sets before each instruction of a block, in order.
+  // Sets before each instruction of a block, in order, and after the last.
   std::vector<RegisterSet> ForBlock(uint32_t block) const;
 
  private:

@@ -112,15 +112,15 @@ Pending::Effect Pending::Summarise(const BasicBlock& block) const {
 
 std::vector<RegisterSet> Pending::ForBlock(uint32_t block) const {
   const BasicBlock& b = flow_.blocks[block];
-  std::vector<RegisterSet> result(b.last - b.first + 1);
+  std::vector<RegisterSet> result(b.last - b.first + 2);
   State state = in_[block];
-  for (uint32_t i = b.first; i <= b.last; ++i) {
+  for (uint32_t i = b.first;; ++i) {
     RegisterSet& set = result[i - b.first];
     for (const RegisterSet& counter : state) set |= counter;
     if (flow_.has_indirect_branch) set |= everything_;
+    if (i > b.last) return result;
     Step(instructions_[i], state);
   }
-  return result;
 }
 
 }  // namespace rjdbi::patch

@@ -20,7 +20,7 @@ class Pending {
   Pending(const std::vector<Instruction>& instructions, absl::Span<const uint8_t> code,
           const ControlFlow& flow, const Generation& generation, const RegisterSet& everything);
 
-  // Sets before each instruction of a block, in order.
+  // Sets before each instruction of a block, in order, and after the last.
   std::vector<RegisterSet> ForBlock(uint32_t block) const;
 
  private:

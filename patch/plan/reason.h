@@ -13,15 +13,16 @@ enum class Reason : uint16_t {
   // The site.
   kSiteBranch,            // a direct branch of an uncommon kind
   kSiteIndirectTransfer,  // s_setpc, s_swappc, s_call, s_rfe
-  kSiteProgramEnd,
-  kSitePcRelative,  // s_getpc and kin
+  kSiteProgramEnd,        // s_endpgm and more
+  kSitePcRelative,        // s_getpc and kin
   kSiteInsideClause,
   kSiteInsideGprIndexRegion,
   kSiteUndecodable,         // the kernel does not decode around the site
   kSiteBranchTargetInside,  // a branch lands inside the displaced bytes
   kSiteUnresolvedControl,   // an indirect branch may land anywhere in the kernel
   kSiteTooShort,
-  kSiteDealloc,  // after VGPR deallocation
+  kSiteDealloc,       // after VGPR deallocation
+  kSiteNothingAfter,  // position "after" on an instruction that transfers control
   // Registers.
   kNoSgprPair,  // observed, limit: registers
   kNoVgprs,

@@ -24,6 +24,7 @@ struct ProbeRequest {
   uint32_t counter_index = 0;  // 64-bit slot in the counter buffer (counting probes)
   uint32_t max_sgpr_delta = 0;
   uint32_t max_vgpr_delta = 0;
+  Position position = Position::kBefore;
 };
 
 // A 32-bit word that the agent fills with half of (counter base + addend).
@@ -38,6 +39,7 @@ struct SitePlan {
   uint32_t instruction = 0;  // index in the kernel's analysis
   size_t kernel_index = 0;
   Probe probe = Probe::kNop;
+  Position position = Position::kBefore;
   std::vector<uint8_t> sequence;  // the injected code, guards, saves and restores included;
                                   // not the displaced instruction nor the jumps
   std::vector<WordFixup> fixups;  // offsets into `sequence`
@@ -74,7 +76,8 @@ class Rewriter {
   // Plans; changes nothing.
   virtual std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
                                                const ProbeRequest& request) = 0;
-  // Several plans may share a site: they run in the given order. `kernels` holds
+  // Several plans may share a site: they run in the given order, those before
+  // the instruction and those after it. `kernels` holds
   // an analysis for every kernel_index that a plan names. Deterministic.
   // INTERNAL only for a bug; a site that cannot be placed is a refusal.
   virtual absl::StatusOr<RewriteResult> Emit(const CodeObject& object,

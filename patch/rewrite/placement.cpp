@@ -201,6 +201,7 @@ class Placer {
 
   // Where the trampoline's branches out lead, in their order.
   static std::vector<uint64_t> Homes(const SiteCode& site, uint64_t anchor) {
+    if (site.ends_program) return {};
     const uint64_t behind = anchor + site.kernel->instructions()[site.instruction].size;
     if (!site.branch) return {behind};
     const uint64_t target = anchor - OffsetOf(site) + static_cast<uint64_t>(site.branch->target);
@@ -209,7 +210,10 @@ class Placer {
   }
 
   // What leads out, in bytes.
-  static uint64_t TailSize(const SiteCode& site) { return IsConditional(site) ? 12 : 4; }
+  static uint64_t TailSize(const SiteCode& site) {
+    if (site.ends_program) return 0;
+    return IsConditional(site) ? 12 : 4;
+  }
 
   // One of the branches at `out` would have the offset that must not be used.
   bool MeetsErratum(uint64_t out, const std::vector<uint64_t>& homes) const {

@@ -13,7 +13,8 @@
 // A trampoline ends with a branch behind the displaced instruction. Where that
 // is a direct branch itself, it ends with a branch to its target, or with
 //   s_cbranch_* +1; s_branch <behind>; s_branch <target>
-// so that both ways have an s_branch's reach and may use relays.
+// so that both ways have an s_branch's reach and may use relays. A displaced
+// s_endpgm ends its trampoline: nothing leads out.
 //
 // An s_clause with a placed site in its run becomes s_nop 0, in the code that
 // runs: the copy of a copied kernel. Without a placed site it stays.
@@ -46,6 +47,7 @@ struct SiteCode {
   std::vector<size_t> plans;              // indices, in execution order
   std::vector<uint8_t> body;              // all of the trampoline but what leads out of it
   std::optional<DisplacedBranch> branch;  // not in `body`
+  bool ends_program = false;              // `body` ends with s_endpgm
   std::vector<WordFixup> fixups;          // offsets into `body`
 
   std::optional<Refusal> refusal;

@@ -33,7 +33,8 @@ class Chooser {
         generation_(kernel.isa().generation()),
         request_(request),
         allocation_(AllocationOf(kernel.kernel(), generation_)),
-        busy_(kernel.LiveBefore(instruction) | kernel.PendingBefore(instruction)),
+        busy_(kernel.LiveAt(instruction, request.position) |
+              kernel.PendingAt(instruction, request.position)),
         wave64_(kernel.isa().wavefront_size() == 64) {}
 
   std::variant<RegisterChoice, Refusal> Choose() {

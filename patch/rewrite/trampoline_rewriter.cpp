@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "patch/analysis/allocation.h"
+#include "patch/analysis/hazard_regions.h"
 #include "patch/codeobject/code_object_writer.h"
 #include "patch/rewrite/assembly_cache.h"
 #include "patch/rewrite/placement.h"
@@ -31,11 +32,19 @@ constexpr char kLdsBranchGuard[] = "s_waitcnt_vscnt null, 0x0";
 
 constexpr char kBrokenClause[] = "s_nop 0";
 
+// What compilers put right before the message that gives VGPRs back: without it
+// gfx11 may take them too early.
+constexpr char kDeallocGuard[] = "s_nop 0";
+
 bool Counts(Probe probe) { return probe == Probe::kCountWaves || probe == Probe::kCountLanes; }
 
 bool NeedsLdsBranchGuard(const Generation& generation, const Instruction& in) {
   return generation.family == kLdsBranchFamily && in.memory != MemoryKind::kNone &&
          in.memory != MemoryKind::kScalar;
+}
+
+bool NeedsDeallocGuard(const KernelAnalysis& kernel, const Instruction& in) {
+  return DeallocatesVgprs(in, kernel.code(), kernel.isa().generation());
 }
 
 absl::StatusOr<uint32_t> AssembleWord(AssemblyCache& cache, const KernelAnalysis& kernel,
@@ -114,6 +123,8 @@ class TrampolineRewriter final : public Rewriter {
   absl::StatusOr<std::vector<SiteCode>> MakeSites(const std::vector<const KernelAnalysis*>& kernels,
                                                   const std::vector<SitePlan>& plans);
   absl::Status MakeBody(SiteCode& site, const std::vector<SitePlan>& plans);
+  absl::Status Append(const KernelAnalysis& kernel, const std::string& text, SiteCode& site);
+  absl::Status AppendDisplaced(SiteCode& site);
   absl::StatusOr<BranchEncoding> EncodingFor(const KernelAnalysis& kernel);
   absl::Status PadEnd(const KernelAnalysis& kernel, std::vector<uint8_t>& segment);
 
@@ -123,11 +134,14 @@ class TrampolineRewriter final : public Rewriter {
 std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& kernel,
                                                          uint32_t instruction,
                                                          const ProbeRequest& request) {
-  if (std::optional<Refusal> refusal = kernel.Immovable(instruction)) return *refusal;
+  if (std::optional<Refusal> refusal = kernel.Immovable(instruction, request.position)) {
+    return *refusal;
+  }
   SitePlan plan;
   plan.instruction = instruction;
   plan.kernel_index = kernel.kernel_index();
   plan.probe = request.probe;
+  plan.position = request.position;
   plan.required_sgprs = HighestSgpr(kernel);
   plan.required_vgprs = HighestVgpr(kernel);
   RegisterChoice registers;
@@ -152,7 +166,10 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
   plan.fixups = std::move(sequence->fixups);
   plan.injected_instructions = sequence->instructions + kJumps;
   const Generation& generation = kernel.isa().generation();
-  if (NeedsLdsBranchGuard(generation, kernel.instructions()[instruction])) {
+  const Instruction& displaced = kernel.instructions()[instruction];
+  if (displaced.ends_program) --plan.injected_instructions;  // no jump back
+  if (NeedsDeallocGuard(kernel, displaced)) ++plan.injected_instructions;
+  if (NeedsLdsBranchGuard(generation, displaced)) {
     plan.injected_instructions += 2;
     plan.drains_waits = true;
   }
@@ -161,23 +178,47 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
   return plan;
 }
 
-absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<SitePlan>& plans) {
+absl::Status TrampolineRewriter::Append(const KernelAnalysis& kernel, const std::string& text,
+                                        SiteCode& site) {
+  const auto bytes = cache_.Assemble(AssemblyKey(kernel), kernel.isa(), text);
+  if (!bytes.ok()) return bytes.status();
+  site.body.insert(site.body.end(), (*bytes)->begin(), (*bytes)->end());
+  return absl::OkStatus();
+}
+
+absl::Status TrampolineRewriter::AppendDisplaced(SiteCode& site) {
   const KernelAnalysis& kernel = *site.kernel;
   const Instruction& displaced = kernel.instructions()[site.instruction];
-  std::vector<uint8_t> guard;
-  if (NeedsLdsBranchGuard(kernel.isa().generation(), displaced)) {
-    const auto bytes = cache_.Assemble(AssemblyKey(kernel), kernel.isa(), kLdsBranchGuard);
-    if (!bytes.ok()) return bytes.status();
-    guard = **bytes;
+  // Moved as it is an s_clause would cover the branch back.
+  if (displaced.is_clause) return Append(kernel, kBrokenClause, site);
+  if (NeedsDeallocGuard(kernel, displaced)) {
+    if (absl::Status status = Append(kernel, kDeallocGuard, site); !status.ok()) return status;
   }
-  site.body = guard;
+  const absl::Span<const uint8_t> bytes = kernel.code().subspan(displaced.offset, displaced.size);
+  site.body.insert(site.body.end(), bytes.begin(), bytes.end());
+  site.ends_program = displaced.ends_program;
+  return absl::OkStatus();
+}
+
+void AppendSequences(const std::vector<SitePlan>& plans, Position position, SiteCode& site) {
   for (size_t p : site.plans) {
+    if (plans[p].position != position) continue;
     for (WordFixup fixup : plans[p].fixups) {
       fixup.offset += site.body.size();
       site.fixups.push_back(fixup);
     }
     site.body.insert(site.body.end(), plans[p].sequence.begin(), plans[p].sequence.end());
   }
+}
+
+absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<SitePlan>& plans) {
+  const KernelAnalysis& kernel = *site.kernel;
+  const Instruction& displaced = kernel.instructions()[site.instruction];
+  const bool guarded = NeedsLdsBranchGuard(kernel.isa().generation(), displaced);
+  if (guarded) {
+    if (absl::Status status = Append(kernel, kLdsBranchGuard, site); !status.ok()) return status;
+  }
+  AppendSequences(plans, Position::kBefore, site);
   if (displaced.branch) {
     uint32_t word = 0;
     std::memcpy(&word, kernel.code().data() + displaced.offset, sizeof(word));
@@ -185,16 +226,11 @@ absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<Site
                                   displaced.conditional ? word & ~uint32_t{0xffff} : 0};
     return absl::OkStatus();
   }
-  if (displaced.is_clause) {
-    // Moved as it is it would cover the branch back.
-    const auto nop = cache_.Assemble(AssemblyKey(kernel), kernel.isa(), kBrokenClause);
-    if (!nop.ok()) return nop.status();
-    site.body.insert(site.body.end(), (*nop)->begin(), (*nop)->end());
-  } else {
-    const absl::Span<const uint8_t> bytes = kernel.code().subspan(displaced.offset, displaced.size);
-    site.body.insert(site.body.end(), bytes.begin(), bytes.end());
+  if (absl::Status status = AppendDisplaced(site); !status.ok()) return status;
+  if (guarded) {
+    if (absl::Status status = Append(kernel, kLdsBranchGuard, site); !status.ok()) return status;
   }
-  site.body.insert(site.body.end(), guard.begin(), guard.end());
+  AppendSequences(plans, Position::kAfter, site);
   return absl::OkStatus();
 }
 

@@ -119,7 +119,7 @@ TEST_F(WithDaemon, OnlyWhatIsAttachedNowCounts) {
   ASSERT_TRUE(agent.Open().ok());
   ASSERT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
   EXPECT_EQ(Ctl({"detach", "--all"}).exit_code, 0);
-  daemon_.Attach("add_one", "s_endpgm", "count-waves");
+  daemon_.Attach("add_one", "kernel+0x2", "count-waves");
   ASSERT_EQ(agent.Admit(CodeObject(), 2).decision.verdict(), v1::ORIGINAL_REFUSED);
 
   const ProgramResult why = Ctl({"why-not-attached", "add_one"});
@@ -222,7 +222,7 @@ TEST(Offline, AdmitPatchesAFile) {
   EXPECT_EQ(record.patched_size(), ReadFile(image).size());
   EXPECT_EQ(record.decisions_size(), 2);
   const ProgramResult table =
-      Rjctl({"admit", input, "--attach", "kernel=*,sites=s_endpgm,probe=count-waves"});
+      Rjctl({"admit", input, "--attach", "kernel=*,sites=kernel+0x2,probe=count-waves"});
   EXPECT_EQ(table.exit_code, 3);
   EXPECT_THAT(table.out, HasSubstr("error[RJD-S"));
   EXPECT_EQ(Rjctl({"admit", "/proc/self/exe", "--attach", "kernel=*,sites=*,probe=nop"}).exit_code,

@@ -379,7 +379,7 @@ TEST(Policy, WhyNotAttachedSaysWhatIsMissing) {
   ASSERT_TRUE(daemon.Start()) << daemon.log();
   ASSERT_EQ(daemon.WhyNot("add_one").violations_size(), 1);
   EXPECT_EQ(daemon.WhyNot("add_one").violations(0).constraint_id(), "RJD-A008");
-  daemon.Attach("add_one", "s_endpgm", "count-waves");
+  daemon.Attach("add_one", "kernel+0x2", "count-waves");
   Agent agent(daemon.agent_socket());
   ASSERT_TRUE(agent.Open().ok());
   EXPECT_EQ(agent.Admit(CodeObject()).decision.verdict(), v1::ORIGINAL_REFUSED);
@@ -401,7 +401,7 @@ TEST(Policy, WhatDetachedAttachmentsLeftIsHistory) {
   EXPECT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
   EXPECT_GT(daemon.WhyNot("add_one").attached_sites(), 0u);
   EXPECT_TRUE(daemon.Detach("a1").ok());
-  daemon.Attach("add_one", "s_endpgm", "count-waves");
+  daemon.Attach("add_one", "kernel+0x2", "count-waves");
   EXPECT_EQ(agent.Admit(CodeObject(), 2).decision.verdict(), v1::ORIGINAL_REFUSED);
   const v1::WhyNotAttachedReply now = daemon.WhyNot("add_one");
   EXPECT_EQ(now.attached_sites(), 0u);

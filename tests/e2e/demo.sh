@@ -63,7 +63,7 @@ fi
 step "8. Ask for something that a budget forbids, and for something no site can give."
 show rjctl detach --all
 show rjctl attach --kernel 'dot_product*' --sites 'ds_write*' --probe count-lanes --max-injected-instructions 4
-show rjctl attach --kernel 'dot_product*' --sites 's_endpgm' --probe count-waves
+show rjctl attach --kernel 'dot_product*' --sites 's_endpgm' --position after --probe count-waves
 show rjctl run -- "$work/dot_product"
 
 step "9. Why is nothing attached?"

@@ -10,8 +10,9 @@ using patch::Reason;
 using test::AssembleObject;
 using test::Loaded;
 
-Reason Why(const patch::KernelAnalysis& kernel, uint32_t i) {
-  const auto refusal = kernel.Immovable(i);
+Reason Why(const patch::KernelAnalysis& kernel, uint32_t i,
+           patch::Position position = patch::Position::kBefore) {
+  const auto refusal = kernel.Immovable(i, position);
   return refusal ? refusal->reason : Reason::kNone;
 }
 
@@ -26,7 +27,8 @@ TEST(Immovable, ByInstruction) {
     s_cbranch_cdbguser 0
     s_swappc_b64 s[30:31], s[4:5]
     s_setpc_b64 s[4:5]
-    s_endpgm)"}}));
+    s_endpgm
+    s_endpgm_saved)"}}));
   const auto& k = loaded.Kernel();
   const Reason expected[] = {Reason::kNone,
                              Reason::kNone,
@@ -37,9 +39,55 @@ TEST(Immovable, ByInstruction) {
                              Reason::kSiteBranch,
                              Reason::kSiteIndirectTransfer,
                              Reason::kSiteIndirectTransfer,
+                             Reason::kNone,
                              Reason::kSiteProgramEnd};
   ASSERT_EQ(k.instructions().size(), std::size(expected));
   for (uint32_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(Why(k, i), expected[i]) << i;
+}
+
+TEST(Immovable, NothingIsBehindATransferOfControl) {
+  Loaded loaded(AssembleObject("gfx90a", 64, {{.body = R"(
+    v_mov_b32_e32 v0, 0
+    global_load_dword v1, v[2:3], off
+    s_cbranch_scc0 0
+    s_branch 0
+    s_call_b64 s[30:31], 0
+    s_getpc_b64 s[4:5]
+    s_swappc_b64 s[30:31], s[4:5]
+    s_setpc_b64 s[4:5]
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  const Reason expected[] = {Reason::kNone,
+                             Reason::kNone,
+                             Reason::kSiteNothingAfter,
+                             Reason::kSiteNothingAfter,
+                             Reason::kSiteNothingAfter,
+                             Reason::kSitePcRelative,
+                             Reason::kSiteNothingAfter,
+                             Reason::kSiteNothingAfter,
+                             Reason::kSiteNothingAfter};
+  ASSERT_EQ(k.instructions().size(), std::size(expected));
+  for (uint32_t i = 0; i < std::size(expected); ++i) {
+    EXPECT_EQ(Why(k, i, patch::Position::kAfter), expected[i]) << i;
+  }
+}
+
+TEST(Immovable, RegionsThatBeginBehindTheInstruction) {
+  Loaded index(AssembleObject("gfx900", 64, {{.body = R"(
+    s_nop 0
+    s_set_gpr_idx_on s2, gpr_idx(SRC0)
+    v_mov_b32_e32 v1, v2
+    s_set_gpr_idx_off
+    s_endpgm)"}}));
+  EXPECT_EQ(Why(index.Kernel(), 1), Reason::kNone);
+  EXPECT_EQ(Why(index.Kernel(), 1, patch::Position::kAfter), Reason::kSiteInsideGprIndexRegion);
+  Loaded dealloc(AssembleObject("gfx1100", 32, {{.body = R"(
+    s_nop 0
+    s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)
+    s_endpgm)"}}));
+  EXPECT_EQ(Why(dealloc.Kernel(), 0, patch::Position::kAfter), Reason::kNone);
+  EXPECT_EQ(Why(dealloc.Kernel(), 1), Reason::kNone);
+  EXPECT_EQ(Why(dealloc.Kernel(), 1, patch::Position::kAfter), Reason::kSiteDealloc);
 }
 
 TEST(Immovable, ClauseCoversExactlyItsRun) {

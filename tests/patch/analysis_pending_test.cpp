@@ -91,5 +91,57 @@ TEST(Pending, MatrixResultsLandWhenAnOrdinaryInstructionTouchesThem) {
   EXPECT_TRUE(k.PendingBefore(3).Has(kVgpr0 + 5));
 }
 
+// Behind an instruction: what it loads is in flight, and what it reads late may
+// still be read; both until somebody waits, the latter until the next instruction.
+TEST(Position, BehindALoadItsRegistersAreNotFree) {
+  test::Loaded loaded(test::AssembleObject("gfx90a", 64, {{.body = R"(
+    v_mov_b32_e32 v4, 0
+    global_load_dword v5, v[2:3], off
+    s_load_dword s8, s[10:11], 0x0
+    v_mov_b32_e32 v2, 0
+    s_waitcnt vmcnt(0) lgkmcnt(0)
+    global_store_dword v4, v5, s[10:11]
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  using patch::Position;
+  const auto has = [&](uint32_t i, uint16_t reg) {
+    return k.PendingAt(i, Position::kAfter).Has(reg);
+  };
+  EXPECT_FALSE(has(0, patch::kVgpr0 + 4));
+  EXPECT_TRUE(has(1, patch::kVgpr0 + 5));
+  EXPECT_TRUE(has(1, patch::kVgpr0 + 2) && has(1, patch::kVgpr0 + 3));
+  EXPECT_FALSE(has(1, patch::kExecLo));
+  EXPECT_FALSE(k.LiveAt(1, Position::kAfter).HasAny(patch::kVgpr0 + 2, 2));
+  EXPECT_TRUE(has(2, patch::kSgpr0 + 8) && has(2, patch::kSgpr0 + 10));
+  EXPECT_TRUE(has(2, patch::kVgpr0 + 5));
+  EXPECT_FALSE(has(2, patch::kVgpr0 + 3)) << "the compiler could write it here, too";
+  EXPECT_FALSE(has(4, patch::kVgpr0 + 5) || has(4, patch::kSgpr0 + 8));
+  EXPECT_TRUE(k.LiveAt(4, Position::kAfter).Has(patch::kVgpr0 + 5));
+  EXPECT_TRUE(has(5, patch::kVgpr0 + 5)) << "data of a store";
+  for (uint32_t i = 0; i + 1 < k.instructions().size(); ++i) {
+    EXPECT_EQ(k.LiveAt(i, Position::kAfter), k.LiveBefore(i + 1)) << i;
+    EXPECT_EQ(k.PendingAt(i, Position::kBefore), k.PendingBefore(i)) << i;
+  }
+}
+
+TEST(Position, BehindABlocksEndWhatSuccessorsNeedIsLive) {
+  test::Loaded loaded(test::AssembleObject("gfx90a", 64, {{.body = R"(
+    s_mov_b32 s4, 0
+    s_mov_b32 s5, 0
+    .Lloop:
+    s_add_u32 s5, s5, 1
+    s_cmp_lt_u32 s5, s6
+    s_cbranch_scc1 .Lloop
+    v_mov_b32_e32 v0, s4
+    global_store_dword v0, v0, s[10:11]
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  const auto live = k.LiveAt(1, patch::Position::kAfter);
+  EXPECT_TRUE(live.Has(patch::kSgpr0 + 4) && live.Has(patch::kSgpr0 + 5) &&
+              live.Has(patch::kSgpr0 + 6));
+  EXPECT_FALSE(live.Has(patch::kScc));
+  EXPECT_TRUE(k.LiveAt(3, patch::Position::kAfter).Has(patch::kScc));
+}
+
 }  // namespace
 }  // namespace rjdbi

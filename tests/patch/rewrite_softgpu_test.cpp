@@ -1,14 +1,16 @@
-// Every instruction that can take a probe takes two, on every generation: the
-// kernels still compute what they computed, and the counters equal the soft
-// GPU's own record of the unpatched run, instruction by instruction.
+// Every instruction that can take a probe takes two before it, two behind it or
+// all four, on every generation: the kernels still compute what they computed, and the counters
+// equal the soft GPU's own record of the unpatched run, instruction by instruction.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "patch/plan/rewriter.h"
@@ -142,65 +144,120 @@ std::vector<uint8_t> ObjectFor(const std::string& target, const std::string& ste
   return test::CompileOpenCl(target, std::string(text.begin(), text.end()));
 }
 
+enum class Where : uint8_t { kBefore, kAfter, kBothSides };
+
 struct Probed {
-  size_t sites = 0, executed = 0;  // instructions with probes; those of them that ran
+  size_t sites = 0, executed = 0;  // places with probes; those of them that ran
   size_t branches = 0;             // executed sites that are branches
   size_t in_clauses = 0;           // executed sites in a clause, or on its s_clause
+  size_t ends = 0;                 // executed sites that end the program
+  size_t loads_behind = 0;         // executed sites right behind a load
   std::vector<uint8_t> image;
 };
 
-// Two probes at each instruction that is wanted and can take them; runs the
-// program before and after.
+// How often a place is passed; with how many lanes, unless the record of the
+// unpatched run does not say.
+struct Truth {
+  uint64_t waves = 0;
+  std::optional<uint64_t> lanes;
+};
+
+// Behind an instruction the lanes are those before the next one, where nobody
+// else comes by; else its own, if it leaves EXEC alone.
+Truth TruthAt(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position,
+              const std::map<uint64_t, softgpu::PcCount>& counts) {
+  const auto at = [&](uint32_t index) {
+    const auto& in = kernel.instructions()[index];
+    const auto found = counts.find(kernel.kernel().entry_vaddr + in.offset);
+    return found == counts.end() ? softgpu::PcCount{} : found->second;
+  };
+  const softgpu::PcCount here = at(i);
+  if (position == patch::Position::kBefore) return {here.waves, here.lanes};
+  for (const patch::BasicBlock& block : kernel.blocks()) {
+    if (block.first <= i && i < block.last) return {here.waves, at(i + 1).lanes};
+  }
+  const auto& in = kernel.instructions()[i];
+  if (in.defs.HasAny(patch::kExecLo, 2)) return {here.waves, std::nullopt};
+  return {here.waves, here.lanes};
+}
+
+struct Place {
+  uint32_t instruction = 0;
+  patch::Position position = patch::Position::kBefore;
+};
+
+// Plans for two probes at a place, waves and lanes, if it can take both.
+void PlanPair(patch::Rewriter& rewriter, const patch::KernelAnalysis& kernel, Place place,
+              std::vector<SitePlan>& plans, std::vector<Place>& places) {
+  const auto index = static_cast<uint32_t>(2 * places.size());
+  patch::ProbeRequest request{.probe = Probe::kCountWaves,
+                              .counter_index = index,
+                              .max_sgpr_delta = 96,
+                              .max_vgpr_delta = 256,
+                              .position = place.position};
+  const auto waves = rewriter.Plan(kernel, place.instruction, request);
+  request.probe = Probe::kCountLanes;
+  request.counter_index = index + 1;
+  const auto lanes = rewriter.Plan(kernel, place.instruction, request);
+  if (!std::holds_alternative<SitePlan>(waves) || !std::holds_alternative<SitePlan>(lanes)) return;
+  plans.push_back(std::get<SitePlan>(waves));
+  plans.push_back(std::get<SitePlan>(lanes));
+  places.push_back(place);
+}
+
+// Two probes at each place that is wanted and can take them; runs the program
+// before and after.
 void CountWhere(const std::string& target, uint64_t seed, const std::vector<uint8_t>& bytes,
-                test::Loaded& loaded, const Program& program,
+                test::Loaded& loaded, const Program& program, Where where,
                 bool (*wanted)(const patch::KernelAnalysis&, uint32_t), Probed& probed) {
   const patch::KernelAnalysis& kernel = loaded.Kernel(program.kernel);
   auto rewriter = patch::MakeTrampolineRewriter();
   std::vector<SitePlan> plans;
-  std::vector<uint32_t> sites;
+  std::vector<Place> places;
   for (uint32_t i = 0; i < kernel.instructions().size(); ++i) {
     if (!wanted(kernel, i)) continue;
-    const auto index = static_cast<uint32_t>(2 * sites.size());
-    patch::ProbeRequest request{.probe = Probe::kCountWaves,
-                                .counter_index = index,
-                                .max_sgpr_delta = 96,
-                                .max_vgpr_delta = 256};
-    const auto waves = rewriter->Plan(kernel, i, request);
-    request.probe = Probe::kCountLanes;
-    request.counter_index = index + 1;
-    const auto lanes = rewriter->Plan(kernel, i, request);
-    if (!std::holds_alternative<SitePlan>(waves) || !std::holds_alternative<SitePlan>(lanes)) {
-      continue;
+    for (const auto position : {patch::Position::kBefore, patch::Position::kAfter}) {
+      if ((where == Where::kBefore && position != patch::Position::kBefore) ||
+          (where == Where::kAfter && position != patch::Position::kAfter)) {
+        continue;
+      }
+      PlanPair(*rewriter, kernel, {i, position}, plans, places);
     }
-    plans.push_back(std::get<SitePlan>(waves));
-    plans.push_back(std::get<SitePlan>(lanes));
-    sites.push_back(i);
   }
-  ASSERT_FALSE(sites.empty());
+  ASSERT_FALSE(places.empty());
   auto result = rewriter->Emit(loaded.object(), loaded.All(), plans);
   ASSERT_TRUE(result.ok()) << result.status();
   probed.image = result->image;
   RangeMemory memory;
   const Outcome before = Execute(target, seed, memory, bytes, program);
   ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
-  DeviceBuffer<uint64_t> counters(memory, 2 * sites.size());
+  DeviceBuffer<uint64_t> counters(memory, 2 * places.size());
   ApplyFixups(*result, reinterpret_cast<uint64_t>(counters.data()));
   const Outcome after = Execute(target, seed, memory, result->image, program);
   ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
   EXPECT_EQ(after.memory, before.memory);
-  for (size_t s = 0; s < sites.size(); ++s) {
+  for (size_t s = 0; s < places.size(); ++s) {
     ASSERT_FALSE(result->sites[2 * s].refusal.has_value());
-    const auto& in = kernel.instructions()[sites[s]];
-    const auto found = before.counts.find(kernel.kernel().entry_vaddr + in.offset);
-    const softgpu::PcCount truth =
-        found == before.counts.end() ? softgpu::PcCount{} : found->second;
-    EXPECT_EQ(counters[2 * s], truth.waves) << in.opcode << " at " << in.offset;
-    EXPECT_EQ(counters[2 * s + 1], truth.lanes) << in.opcode << " at " << in.offset;
-    probed.executed += truth.waves > 0;
-    probed.branches += truth.waves > 0 && in.branch;
-    probed.in_clauses += truth.waves > 0 && kernel.SplittableClause(sites[s]).has_value();
+    const auto [i, position] = places[s];
+    const auto& in = kernel.instructions()[i];
+    const bool behind = position == patch::Position::kAfter;
+    const Truth truth = TruthAt(kernel, i, position, before.counts);
+    const auto what = [&] {
+      return std::string(behind ? "behind " : "before ") + std::string(in.opcode) + " at " +
+             std::to_string(in.offset);
+    };
+    EXPECT_EQ(counters[2 * s], truth.waves) << what();
+    if (truth.lanes) {
+      EXPECT_EQ(counters[2 * s + 1], *truth.lanes) << what();
+    }
+    if (truth.waves == 0) continue;
+    ++probed.executed;
+    probed.branches += in.branch;
+    probed.ends += in.ends_program || in.sendmsg;  // or gives registers back before
+    probed.loads_behind += behind && in.load;
+    probed.in_clauses += kernel.SplittableClause(i).has_value();
   }
-  probed.sites += sites.size();
+  probed.sites += places.size();
 }
 
 bool Everywhere(const patch::KernelAnalysis&, uint32_t) { return true; }
@@ -215,12 +272,30 @@ TEST_P(Preservation, EveryInstructionCounted) {
   Probed probed;
   for (const Program& program : Programs()) {
     SCOPED_TRACE(program.kernel);
-    CountWhere(target, seed, bytes, loaded, program, Everywhere, probed);
+    CountWhere(target, seed, bytes, loaded, program, Where::kBefore, Everywhere, probed);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(probed.sites, 400u);
   EXPECT_GT(probed.executed, 300u);
   EXPECT_GT(probed.branches, 10u);
+  EXPECT_GE(probed.ends, Programs().size() / 2);
+}
+
+TEST_P(Preservation, BehindEveryInstructionCounted) {
+  const auto& [target, stem, seed] = GetParam();
+  const auto bytes = ObjectFor(target, stem);
+  ASSERT_FALSE(bytes.empty());
+  test::Loaded loaded(bytes);
+  for (const Where where : {Where::kAfter, Where::kBothSides}) {
+    Probed probed;
+    for (const Program& program : Programs()) {
+      SCOPED_TRACE(program.kernel);
+      CountWhere(target, seed, bytes, loaded, program, where, Everywhere, probed);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_GT(probed.executed, 250u);
+    EXPECT_GT(probed.loads_behind, 25u);
+  }
 }
 
 std::string NameOf(const testing::TestParamInfo<Variant>& info) {
@@ -316,9 +391,12 @@ TEST_P(Clauses, SplitClausesComputeTheSame) {
     const auto& kernel = loaded.Kernel(program.kernel);
     ASSERT_GT(CountClauses(kernel), 0u);
     clauses += CountClauses(kernel);
-    for (auto* wanted : {&LastOfAClause, &InAClause, &Everywhere}) {
+    for (const auto& [wanted, where] :
+         {std::pair{&LastOfAClause, Where::kBefore}, std::pair{&InAClause, Where::kBefore},
+          std::pair{&Everywhere, Where::kBefore}, std::pair{&InAClause, Where::kAfter},
+          std::pair{&Everywhere, Where::kAfter}}) {
       Probed probed;
-      CountWhere(target, seed, bytes, loaded, program, wanted, probed);
+      CountWhere(target, seed, bytes, loaded, program, where, wanted, probed);
       if (HasFatalFailure()) return;
       EXPECT_GE(probed.in_clauses, CountClauses(kernel));
       size_t wanted_sites = 0;
