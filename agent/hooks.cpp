@@ -163,6 +163,32 @@ bool LoadSubstitute(hsa_executable_t executable, std::unique_ptr<Substitute> sub
   return false;
 }
 
+// Loads what the daemon made of the host's object, or else the object itself. The
+// two ways to load differ in the kind of handle, and in how one is made and
+// destroyed: `make(image, &handle)` gives ROCR's over the patched image.
+template <typename Handle, typename Load, typename Make, typename Destroy>
+hsa_status_t LoadObject(ReaderRegistry Runtime::*registry, hsa_executable_t executable,
+                        hsa_agent_t agent, Handle object, Load&& load, Make&& make,
+                        Destroy* destroy) {
+  auto substitute = FindSubstitute(registry, object.handle, agent);
+  if (!substitute) return load(object);
+  Handle patched{};
+  auto make_patched = [&](PatchedLoad& patched_load) {
+    hsa_status_t status = make(patched_load.image, &patched);
+    if (status == HSA_STATUS_SUCCESS) {
+      patched_load.destroy_replacement = [destroy, patched] { Forward(destroy, patched); };
+    }
+    return status;
+  };
+  hsa_status_t status;
+  if (LoadSubstitute(
+          executable, std::move(substitute), make_patched, [&] { return load(patched); },
+          &status)) {
+    return status;
+  }
+  return load(object);
+}
+
 }  // namespace
 
 hsa_status_t hsa_code_object_reader_create_from_memory(const HookedCalls& next, const void* data,
@@ -225,56 +251,32 @@ hsa_status_t hsa_executable_load_agent_code_object(const HookedCalls& next,
                                                    hsa_code_object_reader_t reader,
                                                    const char* options,
                                                    hsa_loaded_code_object_t* loaded) {
-  auto load = [&](hsa_code_object_reader_t which) {
-    return Forward(next.hsa_executable_load_agent_code_object, executable, agent, which, options,
-                   loaded);
-  };
-  auto substitute = FindSubstitute(&Runtime::readers, reader.handle, agent);
-  if (!substitute) return load(reader);
-  hsa_code_object_reader_t patched{};
-  auto make = [&](PatchedLoad& patched_load) {
-    hsa_status_t status = Forward(next.hsa_code_object_reader_create_from_memory,
-                                  static_cast<const void*>(patched_load.image.data()),
-                                  patched_load.image.size(), &patched);
-    auto* destroy = next.hsa_code_object_reader_destroy;
-    if (status == HSA_STATUS_SUCCESS) {
-      patched_load.destroy_replacement = [destroy, patched] { Forward(destroy, patched); };
-    }
-    return status;
-  };
-  hsa_status_t status;
-  if (LoadSubstitute(
-          executable, std::move(substitute), make, [&] { return load(patched); }, &status)) {
-    return status;
-  }
-  return load(reader);
+  return LoadObject(
+      &Runtime::readers, executable, agent, reader,
+      [&](hsa_code_object_reader_t which) {
+        return Forward(next.hsa_executable_load_agent_code_object, executable, agent, which,
+                       options, loaded);
+      },
+      [&](auto& image, hsa_code_object_reader_t* patched) {
+        return Forward(next.hsa_code_object_reader_create_from_memory,
+                       static_cast<const void*>(image.data()), image.size(), patched);
+      },
+      next.hsa_code_object_reader_destroy);
 }
 
 hsa_status_t hsa_executable_load_code_object(const HookedCalls& next, hsa_executable_t executable,
                                              hsa_agent_t agent, hsa_code_object_t code_object,
                                              const char* options) {
-  auto load = [&](hsa_code_object_t which) {
-    return Forward(next.hsa_executable_load_code_object, executable, agent, which, options);
-  };
-  auto substitute = FindSubstitute(&Runtime::code_objects, code_object.handle, agent);
-  if (!substitute) return load(code_object);
-  hsa_code_object_t patched{};
-  auto make = [&](PatchedLoad& patched_load) {
-    hsa_status_t status =
-        Forward(next.hsa_code_object_deserialize, static_cast<void*>(patched_load.image.data()),
-                patched_load.image.size(), options, &patched);
-    auto* destroy = next.hsa_code_object_destroy;
-    if (status == HSA_STATUS_SUCCESS) {
-      patched_load.destroy_replacement = [destroy, patched] { Forward(destroy, patched); };
-    }
-    return status;
-  };
-  hsa_status_t status;
-  if (LoadSubstitute(
-          executable, std::move(substitute), make, [&] { return load(patched); }, &status)) {
-    return status;
-  }
-  return load(code_object);
+  return LoadObject(
+      &Runtime::code_objects, executable, agent, code_object,
+      [&](hsa_code_object_t which) {
+        return Forward(next.hsa_executable_load_code_object, executable, agent, which, options);
+      },
+      [&](auto& image, hsa_code_object_t* patched) {
+        return Forward(next.hsa_code_object_deserialize, static_cast<void*>(image.data()),
+                       image.size(), options, patched);
+      },
+      next.hsa_code_object_destroy);
 }
 
 hsa_status_t hsa_executable_destroy(const HookedCalls& next, hsa_executable_t executable) {

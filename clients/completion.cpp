@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "contract/catalogue.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -26,6 +27,20 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
+std::string ReasonIds() {
+  std::string ids;
+  for (const contract::CatalogueEntry& entry : contract::All()) {
+    absl::StrAppend(&ids, ids.empty() ? "" : " ", std::string(entry.id));
+  }
+  return ids;
+}
+
+// The first column of a table of `rjctl status`, by the table's first heading.
+std::string StatusColumn(const std::string& rjctl, const std::string& heading) {
+  return absl::StrCat(rjctl, " status 2>/dev/null | awk '$1 == \"", heading,
+                      "\" {on = 1; next} NF == 0 {on = 0} on {print $1}'");
+}
+
 // zsh reads the same script through bashcompinit.
 std::string Bash(const CLI::App& app) {
   std::string cases;
@@ -47,6 +62,12 @@ std::string Bash(const CLI::App& app) {
       " return ;;\n"
       "    --socket|--agent|--agent-socket|--output-image)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+      "    --attachment) COMPREPLY=($(compgen -W \"$(",
+      StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
+      ")\" -- \"$word\")); return ;;\n"
+      "    --session) COMPREPLY=($(compgen -W \"$(",
+      StatusColumn("\"${COMP_WORDS[0]}\"", "SESSION"),
+      ")\" -- \"$word\")); return ;;\n"
       "    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n"
       "  esac\n"
       "  case $verb in\n",
@@ -57,11 +78,18 @@ std::string Bash(const CLI::App& app) {
       "    COMPREPLY=($(compgen -W \"$options",
       LongNames(app),
       "\" -- \"$word\"))\n"
-      "  elif [[ $verb == run ]]; then\n"
-      "    COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
-      "  else\n"
-      "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
+      "    return\n"
       "  fi\n"
+      "  case $verb in\n"
+      "    run) COMPREPLY=($(compgen -c -f -- \"$word\")) ;;\n"
+      "    admit|kernels|sites) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+      "    detach) COMPREPLY=($(compgen -W \"$(",
+      StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
+      ")\" -- \"$word\")) ;;\n"
+      "    explain) COMPREPLY=($(compgen -W '",
+      ReasonIds(),
+      "' -- \"${word^^}\")) ;;\n"
+      "  esac\n"
       "}\n"
       "complete -o filenames -F _rjctl rjctl\n");
 }
@@ -86,6 +114,10 @@ std::string Fish(const CLI::App& app) {
   for (const char* verb : {"run", "admit", "kernels", "sites"}) {
     absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from ", verb, "' -F\n");
   }
+  absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from detach' -a ",
+                  Quoted(absl::StrCat("(", StatusColumn("rjctl", "ATTACHMENT"), ")")), "\n",
+                  "complete -c rjctl -n '__fish_seen_subcommand_from explain' -a ",
+                  Quoted(ReasonIds()), "\n");
   return script;
 }
 

@@ -2,13 +2,15 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/verbs.h"
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
+#include "contract/natural_order.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -39,13 +41,19 @@ std::string VerdictName(v1::AdmitVerdict verdict) {
 
 void PrintAttachments(const Output& out, const v1::GetStatusReply& reply) {
   if (reply.attachments_size() == 0) return out.Print("Nothing is attached.\n");
+  const bool owned = std::any_of(reply.attachments().begin(), reply.attachments().end(),
+                                 [](const v1::Attachment& a) { return !a.spec().owner().empty(); });
+  std::vector<std::string> header = {"ATTACHMENT", "KERNEL",    "SITES",
+                                     "PROBE",      "PROCESSES", "SINCE"};
+  if (owned) header.push_back("OWNER");
   std::vector<std::vector<std::string>> rows;
   for (const v1::Attachment& a : reply.attachments()) {
     rows.push_back({a.id(), Printable(a.spec().kernel_glob()), Printable(a.spec().sites()),
                     Printable(a.spec().probe()), Target(a.spec()),
                     FormatTime(a.created_unix_ns())});
+    if (owned) rows.back().push_back(a.spec().owner().empty() ? "-" : Printable(a.spec().owner()));
   }
-  out.Table({"ATTACHMENT", "KERNEL", "SITES", "PROBE", "PROCESSES", "SINCE"}, rows);
+  out.Table(header, rows);
 }
 
 // The processes that run, and the latest of the others.
@@ -123,24 +131,48 @@ void PrintObjectViolations(
   }
 }
 
-void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply) {
-  google::protobuf::RepeatedPtrField<v1::Coverage> rows = reply.coverage();
+// Every HIP process loads kernels of the runtime's own, for copying and filling.
+// Where nothing was counted or asked in one, a row is only in the way.
+bool RuntimeKernel(const std::string& kernel) { return absl::StartsWith(kernel, "__amd_rocclr_"); }
+
+void NoteHidden(const Output& out, size_t rows) {
+  if (rows == 0) return;
+  out.Note(absl::StrCat("note: ", Count(rows, "row"),
+                        " of the runtime's own kernels, all zero, not shown (--all)"));
+}
+
+uint64_t Gaps(const v1::GetCoverageReply& reply) {
+  return static_cast<uint64_t>(reply.gaps_size()) + reply.folded_gaps();
+}
+
+void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply, bool all) {
+  google::protobuf::RepeatedPtrField<v1::Coverage> rows;
   const std::set<std::string> detached = Detached(reply.detached_attachments());
-  for (v1::Coverage& row : rows) row.set_attachment_id(MarkedId(row.attachment_id(), detached));
+  size_t hidden = 0;
+  for (const v1::Coverage& row : reply.coverage()) {
+    if (!all && row.requested() == 0 && RuntimeKernel(row.kernel())) {
+      ++hidden;
+      continue;
+    }
+    *rows.Add() = row;
+    rows.rbegin()->set_attachment_id(MarkedId(row.attachment_id(), detached));
+  }
   out.Print(contract::RenderCoverage(rows, out.render()));
   PrintObjectViolations(out, reply.refused_objects());
   PrintGaps(out, reply);
   for (const std::string& id : reply.unmatched_attachments()) {
     out.Print(absl::StrCat("attachment ", id, " has matched no kernel so far\n"));
   }
-  const v1::Coverage& total = reply.total();
-  uint64_t refused = 0;
-  for (const v1::ReasonCount& reason : total.refused()) refused += reason.sites();
+  if (reply.folded_processes() > 0) {
+    out.Print(
+        absl::StrCat(reply.folded_processes(),
+                     reply.folded_processes() == 1 ? " process that is" : " processes that are",
+                     " gone and no longer listed, with ", Count(reply.folded_gaps(), "gap"),
+                     ": only in the sums\n"));
+  }
   out.Print(
-      absl::StrFormat("%s requested: %d attached, %d degraded, %d refused; %s not selected; %s\n",
-                      Count(total.requested(), "site"), total.attached(), total.degraded(), refused,
-                      Count(total.not_selected(), "instruction"),
-                      Count(static_cast<uint64_t>(reply.gaps_size()), "gap")));
+      absl::StrCat(contract::RenderTotal(reply.total()), "; ", Count(Gaps(reply), "gap"), "\n"));
+  NoteHidden(out, hidden);
 }
 
 }  // namespace
@@ -149,7 +181,7 @@ int CoverageExit(const v1::GetCoverageReply& reply) {
   const v1::Coverage& total = reply.total();
   const uint64_t done = total.attached() + total.degraded();
   if (done == 0) return kRefused;  // vacuous, if nothing was requested
-  const bool whole = done == total.requested() && reply.gaps_size() == 0 &&
+  const bool whole = done == total.requested() && Gaps(reply) == 0 &&
                      reply.refused_objects_size() == 0 && reply.unmatched_attachments_size() == 0;
   return whole ? kOk : kPartial;
 }
@@ -230,8 +262,8 @@ int CodeObjects(const Context& context) {
   std::vector<std::vector<std::string>> rows;
   for (const v1::CodeObjectSummary& o : reply.code_objects()) {
     rows.push_back({o.sha256().substr(0, kShortHash), Printable(o.isa()), FormatBytes(o.size()),
-                    absl::StrCat(o.kernels()), absl::StrCat(o.loads()), VerdictName(o.verdict()),
-                    Printable(o.origin())});
+                    o.has_kernels() ? absl::StrCat(o.kernels()) : "-", absl::StrCat(o.loads()),
+                    VerdictName(o.verdict()), Printable(o.origin())});
   }
   context.out.Table({"OBJECT", "ISA", "SIZE", "KERNELS", "LOADS", "VERDICT", "ORIGIN"}, rows,
                     {2, 3, 4});
@@ -259,18 +291,22 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
     return code;
   }
   if (all) {
-    for (const v1::Decision& decision : reply.decisions()) {
-      context.out.Print(contract::RenderDecision(decision, context.out.render()));
+    for (const auto* decisions : {&reply.decisions(), &reply.degraded()}) {
+      for (const v1::Decision& decision : *decisions) {
+        context.out.Print(contract::RenderDecision(decision, context.out.render()));
+      }
     }
   } else {
     context.out.Print(contract::RenderRefusals(reply.decisions(), context.out.render()));
+    context.out.Print(contract::RenderDegradations(reply.degraded(), context.out.render()));
   }
   for (const v1::Violation& violation : reply.violations()) {
     context.out.Print(contract::RenderViolation(violation, context.out.render()));
   }
-  context.out.Print(absl::StrFormat("%s refused, %d attached\n",
-                                    Count(static_cast<uint64_t>(reply.decisions_size()), "site"),
-                                    reply.attached_sites()));
+  context.out.Print(absl::StrFormat(
+      "%s refused, %d attached%s\n", Count(static_cast<uint64_t>(reply.decisions_size()), "site"),
+      reply.attached_sites(),
+      reply.degraded_size() == 0 ? "" : absl::StrFormat(" (%d degraded)", reply.degraded_size())));
   if (unknown) {
     context.out.Note(
         absl::StrCat("no process has loaded a kernel that matches '", Printable(kernel),
@@ -281,32 +317,23 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
   return code;
 }
 
-int Coverage(const Context& context, const Filter& filter) {
-  v1::GetCoverageRequest request;
-  request.set_attachment_id(filter.attachment);
-  request.set_kernel_glob(filter.kernel);
-  request.set_session_id(filter.session);
-  request.set_include_detached(filter.all);
-  v1::GetCoverageReply reply;
-  if (absl::Status s = ControlClient(context.control_socket).GetCoverage(request, reply); !s.ok()) {
-    return context.out.Fail(s);
-  }
-  if (context.out.json()) {
-    context.out.Json(reply);
-  } else {
-    PrintCoverage(context.out, reply);
-    NoteDetached(context.out, reply.detached_attachments(),
-                 filter.all || !filter.attachment.empty());
-  }
-  return CoverageExit(reply);
-}
-
 // Loads of the same object, and the same code in several processes, add up;
-// two builds of a kernel do not.
+// two builds of a kernel do not. Ordered as coverage is.
 struct CountKey {
-  std::string attachment, probe, kernel, object;
+  std::string attachment, kernel, probe, object;
   uint64_t offset = 0;  // 0 in a summary
-  auto operator<=>(const CountKey&) const = default;
+
+  bool operator<(const CountKey& other) const {
+    const std::pair<const std::string*, const std::string*> texts[] = {
+        {&attachment, &other.attachment},
+        {&kernel, &other.kernel},
+        {&probe, &other.probe},
+        {&object, &other.object}};
+    for (const auto& [mine, theirs] : texts) {
+      if (*mine != *theirs) return contract::NaturalLess(*mine, *theirs);
+    }
+    return offset < other.offset;
+  }
 };
 struct CountSum {
   uint64_t count = 0;
@@ -318,7 +345,7 @@ struct CountSum {
 std::map<CountKey, CountSum> SumCounts(const v1::GetReportReply& reply, bool summary) {
   std::map<CountKey, CountSum> sums;
   for (const v1::SiteCount& c : reply.counts()) {
-    CountSum& sum = sums[{c.attachment_id(), c.probe(), c.location().kernel(),
+    CountSum& sum = sums[{c.attachment_id(), c.location().kernel(), c.probe(),
                           c.code_object_sha256(), summary ? 0 : c.location().kernel_offset()}];
     sum.count += c.count();
     sum.offsets.insert(c.location().kernel_offset());
@@ -337,60 +364,93 @@ bool ObjectsDiffer(const std::map<CountKey, CountSum>& sums) {
   return false;
 }
 
-void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summary) {
-  const std::map<CountKey, CountSum> sums = SumCounts(reply, summary);
+std::string KernelCell(const std::string& kernel) {
+  return kernel.empty() ? "(places no longer kept apart)" : Printable(contract::Demangle(kernel));
+}
+
+void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter) {
+  const std::map<CountKey, CountSum> sums = SumCounts(reply, filter.summary);
   const bool with_object = ObjectsDiffer(sums);
   const std::set<std::string> detached = Detached(reply.coverage().detached_attachments());
   std::vector<std::vector<std::string>> rows;
   bool final = true;
+  size_t hidden = 0;
   for (const auto& [key, sum] : sums) {
     final = final && sum.final;
+    if (!filter.all && sum.count == 0 && RuntimeKernel(key.kernel)) {
+      ++hidden;
+      continue;
+    }
     rows.push_back(
         {MarkedId(key.attachment, detached), key.probe,
-         absl::StrCat(sum.count, sum.final ? "" : "+"), Printable(contract::Demangle(key.kernel)),
-         summary ? absl::StrCat(sum.offsets.size()) : absl::StrFormat("0x%x", key.offset),
-         summary ? "" : Printable(sum.instruction)});
+         absl::StrCat(sum.count, sum.final ? "" : "+"), KernelCell(key.kernel),
+         filter.summary ? absl::StrCat(sum.offsets.size()) : absl::StrFormat("0x%x", key.offset),
+         filter.summary ? "" : Printable(sum.instruction)});
     if (with_object) rows.back().insert(rows.back().begin() + 4, key.object.substr(0, 12));
   }
   std::vector<std::string> header = {"ATTACHMENT",
                                      "PROBE",
                                      "COUNT",
                                      "KERNEL",
-                                     summary ? "SITES" : "OFFSET",
-                                     summary ? "" : "INSTRUCTION"};
+                                     filter.summary ? "SITES" : "OFFSET",
+                                     filter.summary ? "" : "INSTRUCTION"};
   if (with_object) header.insert(header.begin() + 4, "OBJECT");
   if (rows.empty()) {
     out.Print("No counts.\n");
   } else {
     out.Table(header, rows, {2, with_object ? 5u : 4u});
   }
+  NoteHidden(out, hidden);
   if (!final) {
     out.Print(
         "+ is a lower bound: a process still runs, or ended without its last report "
         "(rjctl status says which).\n");
   }
   out.Print("\n");
-  PrintCoverage(out, reply.coverage());
+  PrintCoverage(out, reply.coverage(), filter.all);
 }
 
-int Report(const Context& context, const Filter& filter) {
-  v1::GetReportRequest request;
+namespace {
+
+const v1::GetCoverageReply& CoverageIn(const v1::GetCoverageReply& reply) { return reply; }
+const v1::GetCoverageReply& CoverageIn(const v1::GetReportReply& reply) { return reply.coverage(); }
+
+// Both verbs ask the same question; the answers differ in the counts.
+template <typename Request, typename Reply>
+int Query(const Context& context, const Filter& filter,
+          absl::Status (ControlClient::*ask)(const Request&, Reply&),
+          void (*print)(const Output&, const Reply&, const Filter&)) {
+  Request request;
   request.set_attachment_id(filter.attachment);
   request.set_kernel_glob(filter.kernel);
   request.set_session_id(filter.session);
   request.set_include_detached(filter.all);
-  v1::GetReportReply reply;
-  if (absl::Status s = ControlClient(context.control_socket).GetReport(request, reply); !s.ok()) {
-    return context.out.Fail(s);
-  }
+  Reply reply;
+  ControlClient client(context.control_socket);
+  if (absl::Status s = (client.*ask)(request, reply); !s.ok()) return context.out.Fail(s);
+  const v1::GetCoverageReply& coverage = CoverageIn(reply);
   if (context.out.json()) {
     context.out.Json(reply);
   } else {
-    PrintReport(context.out, reply, filter.summary);
-    NoteDetached(context.out, reply.coverage().detached_attachments(),
+    print(context.out, reply, filter);
+    NoteDetached(context.out, coverage.detached_attachments(),
                  filter.all || !filter.attachment.empty());
   }
-  return CoverageExit(reply.coverage());
+  return CoverageExit(coverage);
+}
+
+}  // namespace
+
+int Coverage(const Context& context, const Filter& filter) {
+  return Query<v1::GetCoverageRequest, v1::GetCoverageReply>(
+      context, filter, &ControlClient::GetCoverage,
+      [](const Output& out, const v1::GetCoverageReply& reply, const Filter& f) {
+        PrintCoverage(out, reply, f.all);
+      });
+}
+
+int Report(const Context& context, const Filter& filter) {
+  return Query(context, filter, &ControlClient::GetReport, &PrintReport);
 }
 
 }  // namespace rjdbi::clients

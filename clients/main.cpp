@@ -89,7 +89,8 @@ void AddFilter(CLI::App* verb, Arguments& a) {
   verb->add_option("--attachment", a.filter.attachment, "Only this attachment")->type_name("ID");
   verb->add_option("--kernel", a.filter.kernel, "Only these kernels")->type_name("GLOB");
   verb->add_option("--session", a.filter.session, "Only this session (prefix)")->type_name("ID");
-  verb->add_flag("--all", a.filter.all, "Detached attachments, too");
+  verb->add_flag("--all", a.filter.all,
+                 "Detached attachments, and zeros of the runtime's own kernels, too");
 }
 
 int WhyNot(const Context& context, const Arguments& a) {
@@ -213,8 +214,10 @@ int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** a
   const Output out(options);
   const std::vector<std::string> extra = app.remaining();
   const bool unknown_verb = app.get_subcommands().empty() && !extra.empty();
-  const int code = out.FailUsage(unknown_verb ? absl::StrCat("unknown verb '", extra.front(), "'")
-                                              : std::string(e.what()));
+  const bool option = unknown_verb && extra.front().size() > 1 && extra.front()[0] == '-';
+  const int code = out.FailUsage(
+      unknown_verb ? absl::StrCat("unknown ", option ? "option" : "verb", " '", extra.front(), "'")
+                   : std::string(e.what()));
   out.Note("help: rjctl --help, rjctl VERB --help");
   return code;
 }

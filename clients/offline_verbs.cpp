@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/spec_text.h"
@@ -44,6 +45,8 @@ absl::Span<const uint8_t> AsBytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
+bool IsElf(const std::string& bytes) { return bytes.compare(0, 4, "\177ELF") == 0; }
+
 // What the file is, when it is not a code object but something that holds some.
 std::string WrongKind(const std::string& bytes) {
   constexpr char kBundle[] = "__CLANG_OFFLOAD_BUNDLE__";
@@ -51,7 +54,11 @@ std::string WrongKind(const std::string& bytes) {
   if (bytes.compare(0, sizeof(kBundle) - 1, kBundle) == 0) {
     return "this is an offload bundle: take the code object out with clang-offload-bundler";
   }
-  if (bytes.compare(0, 4, "\177ELF") == 0 && bytes.size() > kMachineOffset + 1 &&
+  if (!IsElf(bytes)) {
+    return "give a code object by itself, as roc-obj-extract or clang-offload-bundler take it "
+           "out of a program";
+  }
+  if (bytes.size() > kMachineOffset + 1 &&
       static_cast<unsigned char>(bytes[kMachineOffset]) != 224) {
     return "this ELF file is for a host processor: give the code object inside it, as "
            "roc-obj-extract or clang-offload-bundler take it out";
@@ -59,24 +66,68 @@ std::string WrongKind(const std::string& bytes) {
   return "";
 }
 
-int PrintKernels(const Context& context, const v1::ListKernelsReply& reply) {
+// Why `file` cannot be inspected, with what to give instead.
+int FailOnFile(const Context& context, const std::string& file, const std::string& bytes,
+               const absl::Status& status) {
+  // Bytes that are no code object are the caller's mistake.
+  const auto kind = absl::IsDataLoss(status) ? absl::StatusCode::kInvalidArgument : status.code();
+  const int code = context.out.Fail(absl::Status(
+      kind, absl::StrCat(file, ": ", IsElf(bytes) ? status.message() : "not an ELF file")));
+  if (std::string hint = WrongKind(bytes); !hint.empty()) context.out.Note("help: " + hint);
+  return code;
+}
+
+// Nothing was found in what rjdbid holds: why, and what would change that.
+void NoteWhyEmpty(const Context& context, bool filtered) {
+  v1::ListCodeObjectsReply objects;
+  ControlClient client(context.control_socket);
+  if (!client.ListCodeObjects({}, objects).ok()) return;
+  const auto known = std::count_if(objects.code_objects().begin(), objects.code_objects().end(),
+                                   [](const auto& object) { return object.has_kernels(); });
+  if (objects.code_objects().empty() && !filtered) {
+    context.out.Note(
+        "note: no process has loaded a code object since rjdbid started. Attach (rjctl attach), "
+        "then run a program (rjctl run -- COMMAND); or name a FILE");
+  } else if (known == 0) {
+    context.out.Note(absl::StrCat(
+        "note: the bytes of no code object were sent (", objects.code_objects_size(),
+        " loaded): that happens only for the sake of an attachment. Attach (rjctl attach), then "
+        "run the program again (rjctl run -- COMMAND); or name a FILE"));
+  } else {
+    context.out.Note(absl::StrCat(
+        "note: none in the ", known, known == 1 ? " code object" : " code objects",
+        " that rjdbid has seen", filtered ? " matches; rjctl kernels lists all kernels" : ""));
+  }
+}
+
+int PrintKernels(const Context& context, const v1::ListKernelsReply& reply, bool with_object) {
   const Output& out = context.out;
   if (out.json()) {
     out.Json(reply);
     return kOk;
   }
+  if (reply.kernels().empty()) return kOk;
+  std::vector<std::string> header = {"INSTRUCTIONS", "CODE",    "SGPR", "VGPR",       "AGPR",
+                                     "LDS",          "SCRATCH", "WAVE", "WAVES/SIMD", "KERNEL"};
+  std::vector<size_t> right = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  if (with_object) {
+    header.insert(header.begin(), "OBJECT");
+    for (size_t& column : right) ++column;
+  }
   std::vector<std::vector<std::string>> rows;
   for (const v1::KernelSummary& k : reply.kernels()) {
-    rows.push_back({k.code_object_sha256().substr(0, 12), absl::StrCat(k.instructions()),
-                    FormatBytes(k.code_bytes()), absl::StrCat(k.sgpr_count()),
-                    absl::StrCat(k.vgpr_count()), absl::StrCat(k.agpr_count()),
-                    FormatBytes(k.lds_bytes()), FormatBytes(k.scratch_bytes()),
-                    absl::StrCat(k.wavefront_size()), absl::StrCat(k.occupancy_waves()),
-                    Printable(k.demangled())});
+    std::vector<std::string>& row = rows.emplace_back();
+    if (with_object) row.push_back(k.code_object_sha256().substr(0, 12));
+    for (std::string& cell :
+         std::vector<std::string>{absl::StrCat(k.instructions()), FormatBytes(k.code_bytes()),
+                                  absl::StrCat(k.sgpr_count()), absl::StrCat(k.vgpr_count()),
+                                  absl::StrCat(k.agpr_count()), FormatBytes(k.lds_bytes()),
+                                  FormatBytes(k.scratch_bytes()), absl::StrCat(k.wavefront_size()),
+                                  absl::StrCat(k.occupancy_waves()), Printable(k.demangled())}) {
+      row.push_back(std::move(cell));
+    }
   }
-  out.Table({"OBJECT", "INSTRUCTIONS", "CODE", "SGPR", "VGPR", "AGPR", "LDS", "SCRATCH", "WAVE",
-             "WAVES/SIMD", "KERNEL"},
-            rows, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  out.Table(header, rows, right);
   return kOk;
 }
 
@@ -141,14 +192,15 @@ int Kernels(const Context& context, const std::string& file, const std::string& 
     request.set_kernel_glob(kernel);
     v1::ListKernelsReply reply;
     const absl::Status s = ControlClient(context.control_socket).ListKernels(request, reply);
-    return s.ok() ? PrintKernels(context, reply) : context.out.Fail(s);
+    if (!s.ok()) return context.out.Fail(s);
+    if (reply.kernels().empty()) NoteWhyEmpty(context, !hash.empty() || !kernel.empty());
+    return PrintKernels(context, reply, /*with_object=*/true);
   }
   const absl::StatusOr<std::string> bytes = ReadFile(file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const auto reply = contract::InspectKernels(AsBytes(*bytes), kernel);
-  if (reply.ok()) return PrintKernels(context, *reply);
-  if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
-  return context.out.Fail(reply.status());
+  return reply.ok() ? PrintKernels(context, *reply, /*with_object=*/false)
+                    : FailOnFile(context, file, *bytes, reply.status());
 }
 
 int Sites(const Context& context, const std::string& file, const std::string& hash,
@@ -160,21 +212,22 @@ int Sites(const Context& context, const std::string& file, const std::string& ha
     request.set_sites(sites);
     v1::ListSitesReply reply;
     const absl::Status s = ControlClient(context.control_socket).ListSites(request, reply);
-    return s.ok() ? PrintSites(context, reply) : context.out.Fail(s);
+    if (!s.ok()) return context.out.Fail(s);
+    if (reply.sites().empty()) {
+      NoteWhyEmpty(context, !hash.empty() || !kernel.empty() || !sites.empty());
+    }
+    return PrintSites(context, reply);
   }
   const absl::StatusOr<std::string> bytes = ReadFile(file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const auto reply = contract::InspectSites(AsBytes(*bytes), kernel, sites);
   if (reply.ok()) return PrintSites(context, *reply);
-  if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
-  if (absl::IsDataLoss(reply.status())) {
-    return context.out.Fail(absl::InvalidArgumentError(reply.status().message()));
-  }
-  return context.out.Fail(reply.status());
+  if (absl::IsInvalidArgument(reply.status())) return context.out.Fail(reply.status());  // selector
+  return FailOnFile(context, file, *bytes, reply.status());
 }
 
 int Explain(const Context& context, const std::string& id) {
-  const contract::CatalogueEntry* entry = contract::Find(id);
+  const contract::CatalogueEntry* entry = contract::Find(absl::AsciiStrToUpper(id));
   if (entry == nullptr) {
     return context.out.FailUsage(absl::StrCat("no constraint '", Printable(id), "'; ids look like ",
                                               "RJD-B001, see rjdbi-reasons(7)"));
@@ -195,12 +248,12 @@ int Explain(const Context& context, const std::string& id) {
 
 int Admit(const Context& context, const AdmitOptions& options) {
   contract::Policy policy = contract::DefaultPolicy();
+  // On a file there is nobody to harm: the attachment's own consent is enough.
+  policy.allow_sabotage = true;
   std::vector<v1::Attachment> attachments;
   for (const std::string& text : options.attach) {
     const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text);
     if (!spec.ok()) return context.out.Fail(spec.status());
-    // On a file there is nobody to harm: the attachment's own consent is enough.
-    policy.allow_sabotage = policy.allow_sabotage || spec->allow_sabotage();
     v1::Attachment& attachment = attachments.emplace_back();
     attachment.set_id(absl::StrCat("a", attachments.size()));
     *attachment.mutable_spec() = *spec;
@@ -235,7 +288,10 @@ int Admit(const Context& context, const AdmitOptions& options) {
     context.out.Print(
         contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));
   }
-  if (std::string hint = WrongKind(*bytes); !hint.empty()) context.out.Note("help: " + hint);
+  if (std::string hint = WrongKind(*bytes); !hint.empty()) {
+    context.out.Note(absl::StrCat("help: ", Printable(options.file), ": ",
+                                  IsElf(*bytes) ? "" : "not an ELF file; ", hint));
+  }
   return RecordExit(admission.record);
 }
 

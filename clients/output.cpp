@@ -89,7 +89,10 @@ int Output::Fail(const absl::Status& status) const {
   const char* red = err_colour_ ? "\033[1;31m" : "";
   std::fprintf(stderr, "%serror%s: %s\n", red, err_colour_ ? "\033[0m" : "", message.c_str());
   if (code == kUnreachable) {
-    std::fprintf(stderr, "help: start rjdbid, or name its socket with --socket\n");
+    std::fprintf(
+        stderr,
+        "help: start rjdbid (systemctl start rjdbid.socket, or rjdbid by hand), or name its "
+        "socket with --socket or RJDBI_CONTROL_SOCKET\n");
   }
   return code;
 }

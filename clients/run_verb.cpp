@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
+#include "contract/coverage.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -159,6 +160,8 @@ int64_t UnixNanos() {
 // others before.
 absl::Status GetGaps(ControlClient& client, int64_t start_unix_ns, v1::GetCoverageReply& merged) {
   merged.clear_gaps();
+  merged.clear_folded_gaps();
+  merged.clear_folded_processes();
   v1::GetStatusReply status;
   if (absl::Status s = client.GetStatus({}, status); !s.ok()) return s;
   for (const v1::Session& session : status.sessions()) {
@@ -193,13 +196,11 @@ absl::Status GetReports(ControlClient& client, const std::vector<std::string>& i
     if (merged.counts_size() > 0 || merged.has_coverage()) {
       reply.mutable_coverage()->clear_gaps();
       reply.mutable_coverage()->clear_refused_objects();
+      reply.mutable_coverage()->clear_folded_processes();
+      reply.mutable_coverage()->clear_folded_gaps();
     }
     v1::Coverage total = merged.coverage().total();
-    total.set_requested(total.requested() + reply.coverage().total().requested());
-    total.set_attached(total.attached() + reply.coverage().total().attached());
-    total.set_degraded(total.degraded() + reply.coverage().total().degraded());
-    total.set_not_selected(total.not_selected() + reply.coverage().total().not_selected());
-    total.mutable_refused()->MergeFrom(reply.coverage().total().refused());
+    contract::AddCoverage(total, reply.coverage().total());
     merged.MergeFrom(reply);
     *merged.mutable_coverage()->mutable_total() = total;
   }
@@ -231,7 +232,7 @@ int Supervise(const Context& context, const RunOptions& options,
     } else if (context.out.json()) {
       context.out.Json(reply);
     } else {
-      PrintReport(context.out, reply, false);
+      PrintReport(context.out, reply, {});
     }
   }
   return code;

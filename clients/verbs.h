@@ -22,7 +22,7 @@ struct Context {
 struct Filter {
   std::string attachment, kernel, session;
   bool summary = false;  // report: sums per kernel instead of every site
-  bool all = false;      // what detached attachments have left, too
+  bool all = false;      // what detached attachments have left, too, and every zero row
 };
 
 struct RunOptions {
@@ -58,7 +58,8 @@ int Run(const Context& context, const RunOptions& options);
 
 // 0, 3 or 4: see rjctl(1).
 int CoverageExit(const v1::GetCoverageReply& reply);
-void PrintReport(const Output& out, const v1::GetReportReply& reply, bool summary);
+// Of the filter: what to print, not what was asked.
+void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter);
 
 }  // namespace rjdbi::clients
 

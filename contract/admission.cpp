@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -22,6 +23,7 @@
 #include "contract/inference.h"
 #include "contract/link_pair.h"
 #include "contract/manifest.h"
+#include "contract/natural_order.h"
 #include "contract/occupancy.h"
 #include "contract/site.h"
 #include "contract/text.h"
@@ -40,12 +42,27 @@ using patch::SitePlan;
 constexpr size_t kMaxPattern = 1024;
 // Each round gives up at least one site or ends; proportional steps need few.
 constexpr int kMaxEmitRounds = 64;
+constexpr uint32_t kLeastJumps = 2;  // to the probe, and back
 
 std::string Sha256Hex(absl::Span<const uint8_t> bytes) {
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(bytes.data(), bytes.size(), digest);
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
+}
+
+bool IsElf(absl::Span<const uint8_t> bytes) {
+  constexpr uint8_t kMagic[] = {0x7f, 'E', 'L', 'F'};
+  return bytes.size() >= sizeof kMagic && std::equal(kMagic, kMagic + sizeof kMagic, bytes.begin());
+}
+
+// "5000 bytes that begin with 61 61 61 61"
+std::string FirstBytes(absl::Span<const uint8_t> bytes) {
+  std::string out = StrCat(bytes.size(), bytes.size() == 1 ? " byte" : " bytes");
+  for (size_t i = 0; i < std::min<size_t>(bytes.size(), 4); ++i) {
+    StrAppend(&out, i == 0 ? " that begin with " : " ", absl::Hex(bytes[i], absl::kZeroPad2));
+  }
+  return out;
 }
 
 // Whether the probe exists, the selector parses and both consents are given.
@@ -71,7 +88,7 @@ std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, cons
   }
   if (!spec.allow_sabotage()) {
     out.push_back(MakeViolation(id::kSabotageNotAsked, "attachment does not allow it",
-                                "policy and attachment both allow it", manifest));
+                                "the attachment allows it", manifest));
   }
   return out;
 }
@@ -122,7 +139,7 @@ class Engine {
       : bytes_(bytes), policy_(policy), rewriter_(rewriter) {
     for (const v1::Attachment& a : attachments) order_.push_back(&a);
     std::stable_sort(order_.begin(), order_.end(),
-                     [](const auto* a, const auto* b) { return a->id() < b->id(); });
+                     [](const auto* a, const auto* b) { return NaturalLess(a->id(), b->id()); });
   }
 
   Admission Run();
@@ -130,11 +147,14 @@ class Engine {
  private:
   bool ParseObject();
   void PrepareAttachments();
+  void MatchKernels();
   void JudgeKernel(size_t index);
   const KernelAnalysis* Analyse(size_t index);
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
   void JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset);
   void JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i);
+  bool RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, v1::Decision* d);
+  void TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, const v1::Decision& d);
   std::optional<SitePlan> PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
                                    v1::Decision* d);
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
@@ -160,6 +180,11 @@ class Engine {
   static patch::Position PositionOf(const Asked& a) {
     return contract::PositionOf(a.attachment->spec().position());
   }
+  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t>;
+  // What a sequence at a site depends on.
+  static Sequence SequenceKey(const Asked& a) {
+    return {a.probe->probe, PositionOf(a), a.budget.sgpr.value, a.budget.vgpr.value};
+  }
   static bool Counts(const Asked& a) {
     return a.probe->probe == patch::Probe::kCountWaves ||
            a.probe->probe == patch::Probe::kCountLanes;
@@ -170,6 +195,7 @@ class Engine {
   patch::Rewriter& rewriter_;
   std::vector<const v1::Attachment*> order_;
   std::vector<Asked> asked_;
+  std::vector<std::vector<size_t>> wanted_;  // by kernel: indices of asked_
   std::optional<CodeObject> object_;
   std::map<uint32_t, std::unique_ptr<patch::Isa>> isas_;  // by wavefront size
   std::map<size_t, std::unique_ptr<KernelAnalysis>> analyses_;
@@ -181,8 +207,14 @@ class Engine {
       return std::tie(kernel, asked) < std::tie(o.kernel, o.asked);
     }
   };
-  std::map<CoverageKey, uint64_t> looked_at_;  // instructions of the kernel
-  std::vector<CoverageKey> decision_keys_;     // parallel to decisions
+  // What the probes of several attachments at one site come to.
+  struct SiteUse {
+    SharedSite event;
+    std::map<Sequence, uint32_t> sequence_of;  // instructions
+  };
+  std::map<std::pair<size_t, uint32_t>, SiteUse> sites_;  // by kernel and instruction
+  std::map<CoverageKey, uint64_t> looked_at_;             // instructions of the kernel
+  std::vector<CoverageKey> decision_keys_;                // parallel to decisions
   Admission out_;
 };
 
@@ -208,9 +240,11 @@ bool Engine::ParseObject() {
   std::string_view id = id::kObjectMalformed;
   if (parsed.status().code() == absl::StatusCode::kUnimplemented) id = id::kObjectUnsupported;
   if (parsed.status().code() == absl::StatusCode::kResourceExhausted) id = id::kObjectTooLarge;
-  *record().add_object_violations() = MakeViolation(id, std::string(parsed.status().message()),
-                                                    "a supported AMDGPU HSA code object", {},
-                                                    std::string(parsed.status().message()));
+  const bool elf = IsElf(bytes_);
+  *record().add_object_violations() = MakeViolation(
+      id, elf ? StrCat("an ELF file of ", bytes_.size(), " bytes") : FirstBytes(bytes_),
+      "a supported AMDGPU HSA code object", {},
+      elf ? std::string(parsed.status().message()) : "the bytes are not an ELF file");
   return false;
 }
 
@@ -261,16 +295,41 @@ const KernelAnalysis* Engine::Analyse(size_t index) {
 
 // ---- Sites ------------------------------------------------------------------------
 
-void Engine::JudgeKernel(size_t index) {
-  const std::string& name = object_->kernels()[index].name;
-  std::vector<size_t> wanted;
+// Which attachments want which kernels. Those beyond the limit want none.
+void Engine::MatchKernels() {
+  const auto& kernels = object_->kernels();
+  wanted_.resize(kernels.size());
+  std::map<std::string, std::vector<size_t>> kernels_of;  // by glob
+  for (const Asked& a : asked_) kernels_of[a.attachment->spec().kernel_glob()];
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const KernelName name(kernels[i].name);
+    for (auto& [glob, matches] : kernels_of) {
+      if (name.Matches(glob)) matches.push_back(i);
+    }
+  }
+  size_t admitted = 0, left_out = 0;
   for (size_t i = 0; i < asked_.size(); ++i) {
     Asked& a = asked_[i];
-    if (!a.selector || a.probe == nullptr) continue;
-    if (!KernelMatches(a.attachment->spec().kernel_glob(), name)) continue;
+    const std::vector<size_t>& matches = kernels_of[a.attachment->spec().kernel_glob()];
+    if (!a.selector || a.probe == nullptr || matches.empty()) continue;
+    if (admitted >= policy_.max_attachments_per_object) {
+      ++left_out;
+      continue;
+    }
+    ++admitted;
     a.matched = true;
-    wanted.push_back(i);
+    for (size_t kernel : matches) wanted_[kernel].push_back(i);
   }
+  if (left_out == 0) return;
+  *record().add_object_violations() = MakeViolation(
+      id::kTooManyAttachments, StrCat(admitted + left_out, " attachments"),
+      StrCat(policy_.max_attachments_per_object, " attachments of one code object"), {},
+      StrCat(admitted + left_out, " attachments want kernels of this code object; the last ",
+             left_out, left_out == 1 ? " is" : " are", " left out"));
+}
+
+void Engine::JudgeKernel(size_t index) {
+  const std::vector<size_t>& wanted = wanted_[index];
   if (wanted.empty()) return;  // never decoded
   const KernelAnalysis* kernel = Analyse(index);
   bool planned = false;
@@ -311,9 +370,9 @@ void Engine::JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offse
   l->set_code_object_vaddr(kernel.kernel().entry_vaddr + offset);
   d->mutable_site()->set_immovable_constraint_id(std::string(id::kNoInstruction));
   Refuse(d, v1::UNSUPPORTED_SITE,
-         MakeViolation(id::kNoInstruction, StrCat("offset 0x", absl::Hex(offset)),
-                       StrCat("an instruction's start below 0x", absl::Hex(kernel.code().size())),
-                       *l));
+         NoInstructionAt(kernel, offset)
+             .value_or(MakeViolation(id::kNoInstruction, StrCat("offset 0x", absl::Hex(offset)),
+                                     "an instruction's start", *l)));
 }
 
 void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
@@ -333,13 +392,35 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
     }
     return;
   }
+  if (!RoomAtSite(a, kernel, i, d)) return;
   std::optional<SitePlan> plan = PlanSite(a, kernel, i, d);
   if (!plan) return;
   if (!JudgeEffects(a, kernel, *plan, next_counter_, d)) return;
   if (!JudgeBudgets(a, kernel, *plan, d)) return;
+  TakeSite(a, kernel, i, *d);
   Degrade(kernel, *plan, d);
   if (Counts(a)) d->set_counter_index(next_counter_++);
   candidates_.push_back({index, asked, &kernel, i, *std::move(plan)});
+}
+
+// A site that is full for a probe is full for the same probe of a later attachment:
+// nothing needs to be planned to know that.
+bool Engine::RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, v1::Decision* d) {
+  const auto found = sites_.find({kernel.kernel_index(), i});
+  if (found == sites_.end()) return true;
+  const auto known = found->second.sequence_of.find(SequenceKey(a));
+  if (known == found->second.sequence_of.end()) return true;
+  auto v = found->second.event.Check(known->second, kLeastJumps, a.budget.instructions,
+                                     d->site().location());
+  if (v) Refuse(d, v1::OVER_BUDGET, *std::move(v));
+  return !v;
+}
+
+void Engine::TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i,
+                      const v1::Decision& d) {
+  SiteUse& use = sites_[{kernel.kernel_index(), i}];
+  use.event.Take(d.effects().instructions(), a.budget.instructions, a.attachment->id());
+  use.sequence_of[SequenceKey(a)] = d.effects().instructions();
 }
 
 std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
@@ -400,9 +481,9 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
   v1::ResourceDelta* delta = d->mutable_delta();
   delta->set_sgpr(plan.sgpr_delta);
   delta->set_vgpr(plan.vgpr_delta);
-  // At least the jump there and the jump back, whatever the plan says.
+  // At least the jumps, whatever the plan says.
   delta->set_injected_instructions(
-      std::max(plan.injected_instructions, d->effects().instructions() + 2));
+      std::max(plan.injected_instructions, d->effects().instructions() + kLeastJumps));
   delta->set_telemetry_bytes_per_event(d->effects().telemetry_bytes());
   delta->set_code_bytes(static_cast<int64_t>(plan.sequence.size()));
   delta->set_occupancy_waves_before(WavesPerSimd(g, shape));
@@ -410,6 +491,14 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
   if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, plan.sgpr_delta));
   delta->set_occupancy_waves_after(WavesPerSimd(g, shape));
   std::vector<v1::Violation> over = CheckSiteBudget(a.budget, *delta, d->site().location());
+  const auto shared = sites_.find({kernel.kernel_index(), plan.instruction});
+  if (over.empty() && shared != sites_.end()) {
+    const uint32_t own = d->effects().instructions();
+    if (auto v = shared->second.event.Check(own, delta->injected_instructions() - own,
+                                            a.budget.instructions, d->site().location())) {
+      over.push_back(*std::move(v));
+    }
+  }
   if (over.empty()) {
     if (auto v = a.telemetry->Take(delta->telemetry_bytes_per_event(), d->site().location())) {
       over.push_back(*std::move(v));
@@ -527,17 +616,33 @@ bool Engine::GiveUpForGrowth(int64_t growth) {
   return true;
 }
 
-// The way to a trampoline may be longer than planned; the validator has counted.
+// The way to a trampoline may be longer than planned; the validator has counted, for
+// each site as a whole.
 bool Engine::OverInstructions(const std::vector<uint32_t>& executed) {
-  std::set<size_t> gone;
+  std::map<std::pair<const KernelAnalysis*, uint32_t>, std::vector<size_t>> sites;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    v1::Decision* d = decision(candidates_[i]);
     if (executed[i] == 0) continue;
-    d->mutable_delta()->set_injected_instructions(executed[i]);
-    const auto over =
-        CheckSiteBudget(asked_[candidates_[i].asked].budget, d->delta(), d->site().location());
-    for (const v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, v);
-    if (!over.empty()) gone.insert(i);
+    decision(candidates_[i])->mutable_delta()->set_injected_instructions(executed[i]);
+    sites[{candidates_[i].kernel, candidates_[i].instruction}].push_back(i);
+  }
+  std::set<size_t> gone;
+  for (const auto& [site, shared] : sites) {
+    uint32_t sequences = 0;
+    for (size_t i : shared) sequences += decision(candidates_[i])->effects().instructions();
+    const uint32_t total = executed[shared.front()];
+    const uint32_t jumps = total - std::min(total, sequences);
+    SharedSite event;
+    for (size_t i : shared) {
+      v1::Decision* d = decision(candidates_[i]);
+      const Asked& a = asked_[candidates_[i].asked];
+      const uint32_t own = d->effects().instructions();
+      if (auto v = event.Check(own, jumps, a.budget.instructions, d->site().location())) {
+        Refuse(d, v1::OVER_BUDGET, *std::move(v));
+        gone.insert(i);
+      } else {
+        event.Take(own, a.budget.instructions, a.attachment->id());
+      }
+    }
   }
   Drop(gone);
   return !gone.empty();
@@ -651,6 +756,7 @@ Admission Engine::Run() {
   const bool parsed = ParseObject();
   PrepareAttachments();
   if (parsed) {
+    MatchKernels();
     for (size_t i = 0; i < object_->kernels().size(); ++i) JudgeKernel(i);
     EmitAndValidate();
   }

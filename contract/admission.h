@@ -15,13 +15,16 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "4";
+inline constexpr char kEngineVersion[] = "5";
 
 struct Policy {
   v1::Budget ceiling;           // an attachment's own budget cannot exceed these
   v1::Budget defaults;          // for fields that an attachment leaves unset
   bool allow_sabotage = false;  // first of the two opt-ins
   uint64_t max_code_object_bytes = uint64_t{256} << 20;
+  // Work and memory grow with attachments x sites: those beyond, in the order of
+  // their ids, are refused for the object as a whole (RJD-A009).
+  uint32_t max_attachments_per_object = 64;
 };
 Policy DefaultPolicy();
 
@@ -33,7 +36,8 @@ struct Admission {
 
 // Every requested site has a decision, attached or refused. An attachment that
 // matches no kernel of the object (no error: another object may hold it), or
-// whose object could not be worked on, has one coverage row without a kernel.
+// whose object could not be worked on (or only for attachments before it), has one
+// coverage row without a kernel.
 //
 // Never fails for what the bytes contain: an object that cannot be worked on
 // gives a record with object_violations and coverage that says so. The

@@ -12,6 +12,8 @@ namespace {
 constexpr std::string_view kFromAttachment = "the attachment";
 constexpr std::string_view kFromCeiling = "the daemon's ceiling";
 constexpr std::string_view kFromDefault = "the daemon's default";
+constexpr std::string_view kFromEarlier = "an earlier attachment";
+constexpr std::string_view kPerEvent = "instructions per event";
 
 struct Field {
   std::string_view flag, unit;
@@ -25,7 +27,7 @@ const Field kFields[] = {
      [](const v1::Budget& b) { return uint64_t{b.max_sgpr_delta()}; }, &EffectiveBudget::sgpr},
     {"max_vgpr_delta", "VGPRs", &v1::Budget::has_max_vgpr_delta,
      [](const v1::Budget& b) { return uint64_t{b.max_vgpr_delta()}; }, &EffectiveBudget::vgpr},
-    {"max_injected_instructions_per_event", "instructions per event",
+    {"max_injected_instructions_per_event", kPerEvent,
      &v1::Budget::has_max_injected_instructions_per_event,
      [](const v1::Budget& b) { return uint64_t{b.max_injected_instructions_per_event()}; },
      &EffectiveBudget::instructions},
@@ -94,8 +96,7 @@ std::vector<v1::Violation> CheckSiteBudget(const EffectiveBudget& budget,
   };
   check(id::kSgprBudget, delta.sgpr(), budget.sgpr, "SGPRs");
   check(id::kVgprBudget, delta.vgpr(), budget.vgpr, "VGPRs");
-  check(id::kInstructionBudget, delta.injected_instructions(), budget.instructions,
-        "instructions per event");
+  check(id::kInstructionBudget, delta.injected_instructions(), budget.instructions, kPerEvent);
   return out;
 }
 
@@ -113,6 +114,35 @@ std::optional<v1::Violation> TelemetryBudget::Take(uint32_t bytes_per_event,
                               " bytes per second (", bytes_per_event, " bytes per event, ",
                               budget_.events_per_second, " events per second and site), ",
                               budget_.telemetry.source, " allows ", budget_.telemetry.value));
+}
+
+std::optional<v1::Violation> SharedSite::Check(uint32_t own, uint32_t overhead, const Limit& limit,
+                                               const v1::Location& site) const {
+  Limit lowest = limit;
+  if (tightest_ && tightest_->value < lowest.value) {
+    lowest = *tightest_;
+    if (lowest.source == kFromAttachment) lowest.source = kFromEarlier;
+  }
+  const uint64_t total = uint64_t{overhead} + used_ + own;
+  if (total <= lowest.value) return std::nullopt;
+  const size_t others = holders_.size();
+  std::string message = StrCat("the probe needs ", total, " ", kPerEvent, ", ", lowest.source,
+                               " allows ", lowest.value);
+  if (others > 0) {
+    message = StrCat("with this probe the site executes ", total, " ", kPerEvent, ", ",
+                     lowest.source, " allows ", lowest.value, "; the ", others,
+                     others == 1 ? " probe before it takes " : " probes before it take ", used_);
+  }
+  v1::Violation v = MakeViolation(id::kInstructionBudget, StrCat(total, " ", kPerEvent),
+                                  LimitText(lowest, kPerEvent), site, message);
+  for (const std::string& holder : holders_) v.add_taken_by(holder);
+  return v;
+}
+
+void SharedSite::Take(uint32_t own, const Limit& limit, const std::string& attachment) {
+  used_ += own;
+  if (!tightest_ || limit.value < tightest_->value) tightest_ = limit;
+  holders_.push_back(attachment);
 }
 
 std::vector<v1::Violation> CheckCeiling(const v1::Budget& asked, const Policy& policy) {

@@ -53,6 +53,22 @@ class TelemetryBudget {
   uint64_t used_ = 0;  // bytes per second
 };
 
+// The instructions that one event at one site executes: the probes of several
+// attachments run one after the other, in the order of the attachments, and those
+// that still fit into everybody's limit get in.
+class SharedSite {
+ public:
+  // own: of the probe's sequence; overhead: of the jumps, which all probes share.
+  std::optional<v1::Violation> Check(uint32_t own, uint32_t overhead, const Limit& limit,
+                                     const v1::Location& site) const;
+  void Take(uint32_t own, const Limit& limit, const std::string& attachment);
+
+ private:
+  uint32_t used_ = 0;  // instructions of the sequences
+  std::optional<Limit> tightest_;
+  std::vector<std::string> holders_;
+};
+
 // Fields of `asked` above the ceiling.
 std::vector<v1::Violation> CheckCeiling(const v1::Budget& asked, const Policy& policy);
 

@@ -25,7 +25,8 @@ constexpr CatalogueEntry kCatalogue[] = {
     {"RJD-A004", "sabotage was not confirmed by the attachment",
      "The sabotage probe ends wavefronts on purpose. Besides the daemon's policy, the attachment "
      "itself must say that wrong results are wanted.",
-     "Repeat the request with --allow-sabotage if wrong results are intended."},
+     "Repeat the request with --allow-sabotage (in a specification, allow-sabotage=true) if "
+     "wrong results are intended."},
     {"RJD-A005", "a requested budget exceeds the daemon's ceiling",
      "The operator of the machine sets ceilings that no attachment may exceed. A request above "
      "one is refused whole instead of being lowered silently.",
@@ -41,6 +42,11 @@ constexpr CatalogueEntry kCatalogue[] = {
      "No attachment matches the kernel, or none selects the instruction, so there was nothing to "
      "decide.",
      "Attach a probe to the kernel, with a selector that covers the instruction."},
+    {"RJD-A009", "too many attachments want this code object",
+     "Every attachment is judged at every site that it selects, so work and memory grow with "
+     "their number. Those that were made first are admitted, up to the limit; the others are not "
+     "judged.",
+     "Detach some, name kernels more closely, or raise limits.max_attachments_per_object."},
 
     {"RJD-B001", "the probe needs more SGPRs than the budget allows",
      "Where no scalar register is free the kernel's allocation has to grow. On generations that "
@@ -56,18 +62,21 @@ constexpr CatalogueEntry kCatalogue[] = {
      Reason::kVgprBudget},
     {"RJD-B003", "the probe executes more instructions per event than the budget allows",
      "Every executed event pays for the jump to the probe, its guards, saves, payload and "
-     "restores, and the way back. The limit bounds how much issue time one event may cost.",
-     "Raise the instruction budget, or use a cheaper probe."},
+     "restores, and the way back. The limit bounds how much issue time one event may cost. Probes "
+     "of several attachments at one site share it, in the order of the attachments.",
+     "Raise --max-injected-instructions, use a cheaper probe, or detach one of those that share "
+     "the site."},
     {"RJD-B004", "the estimated telemetry traffic exceeds the budget",
      "Traffic is estimated as bytes per event times expected events per second of one site, "
      "added up over the sites of the attachment in address order. Sites that no longer fit are "
      "refused; those before them stay.",
-     "Select fewer sites, state a realistic event rate, or raise the telemetry budget."},
+     "Select fewer sites, state a realistic --expected-events-per-second, or raise "
+     "--max-telemetry-bytes-per-second."},
     {"RJD-B005", "the patched object would grow beyond the budget",
      "Trampolines are appended to the image, and the loader keeps the image both on the device "
      "and in host memory. Sites are given up from the highest address downwards until the rest "
      "fits.",
-     "Select fewer sites, or raise the code growth budget."},
+     "Select fewer sites, or raise --max-code-growth-bytes."},
 
     {"RJD-D001", "the probe waits for memory operations in flight",
      "Either the only registers to be had are targets of loads in flight, or the generation "

@@ -65,6 +65,7 @@ inline constexpr std::string_view kOverCeiling = "RJD-A005";
 inline constexpr std::string_view kBadSpec = "RJD-A006";
 inline constexpr std::string_view kNoKernelMatched = "RJD-A007";
 inline constexpr std::string_view kNothingAsked = "RJD-A008";
+inline constexpr std::string_view kTooManyAttachments = "RJD-A009";
 inline constexpr std::string_view kDrainsWaits = "RJD-D001";
 inline constexpr std::string_view kOccupancyFalls = "RJD-D002";
 inline constexpr std::string_view kSplitsClause = "RJD-D003";

@@ -62,13 +62,20 @@ std::string Demangle(std::string_view name) {
   return status == 0 && text != nullptr ? std::string(text.get()) : std::string(name);
 }
 
-bool KernelMatches(std::string_view glob, std::string_view name) {
-  if (patch::GlobMatch(glob, name)) return true;
-  const std::string demangled = Demangle(name);
-  if (demangled == name) return false;
-  if (patch::GlobMatch(glob, demangled)) return true;
+KernelName::KernelName(std::string_view name) : name_(name), demangled_(Demangle(name)) {
+  if (demangled_ == name_) demangled_.clear();
+}
+
+bool KernelName::Matches(std::string_view glob) const {
+  if (patch::GlobMatch(glob, name_)) return true;
+  if (demangled_.empty()) return false;
+  if (patch::GlobMatch(glob, demangled_)) return true;
   if (glob.find('(') != std::string_view::npos) return false;
-  return patch::GlobMatch(glob, WithoutSignature(demangled));
+  return patch::GlobMatch(glob, WithoutSignature(demangled_));
+}
+
+bool KernelMatches(std::string_view glob, std::string_view name) {
+  return patch::GlobMatch(glob, name) || KernelName(name).Matches(glob);
 }
 
 }  // namespace rjdbi::contract

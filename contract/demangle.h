@@ -17,6 +17,16 @@ std::string Demangle(std::string_view name);
 // parameters: "reduce<*>" matches "void reduce<float>(float*, int)".
 bool KernelMatches(std::string_view glob, std::string_view name);
 
+// The same for many globs: the name is demangled once.
+class KernelName {
+ public:
+  explicit KernelName(std::string_view name);
+  bool Matches(std::string_view glob) const;
+
+ private:
+  std::string name_, demangled_;  // the latter empty: not mangled
+};
+
 }  // namespace rjdbi::contract
 
 #endif  // CONTRACT_DEMANGLE_H_

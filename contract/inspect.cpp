@@ -109,4 +109,21 @@ absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> bytes,
   return reply;
 }
 
+absl::StatusOr<OffsetInspection> InspectOffset(absl::Span<const uint8_t> bytes,
+                                               const std::string& kernel_glob, uint64_t offset) {
+  const absl::StatusOr<patch::CodeObject> object = patch::CodeObject::Parse(bytes);
+  if (!object.ok()) return object.status();
+  Decoders decoders(*object);
+  OffsetInspection found;
+  for (size_t i = 0; i < object->kernels().size() && !found.some_start_there; ++i) {
+    if (!Wanted(kernel_glob, object->kernels()[i])) continue;
+    const auto analysis = decoders.Analyse(i);
+    if (analysis == nullptr) continue;
+    auto missing = NoInstructionAt(*analysis, offset);
+    found.some_start_there = !missing.has_value();
+    if (missing) found.missing.push_back(*std::move(missing));
+  }
+  return found;
+}
+
 }  // namespace rjdbi::contract

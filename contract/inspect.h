@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -28,6 +29,14 @@ absl::StatusOr<v1::ListKernelsReply> InspectKernels(absl::Span<const uint8_t> ob
 absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> object,
                                                 const std::string& kernel_glob,
                                                 const std::string& selector);
+
+struct OffsetInspection {
+  bool some_start_there = false;       // an instruction of one of the kernels
+  std::vector<v1::Violation> missing;  // RJD-S012 of each of the others
+};
+// Whether an instruction of the kernels that a glob matches starts at `offset`.
+absl::StatusOr<OffsetInspection> InspectOffset(absl::Span<const uint8_t> object,
+                                               const std::string& kernel_glob, uint64_t offset);
 
 }  // namespace rjdbi::contract
 

@@ -13,7 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "contract/coverage.h"
 #include "contract/demangle.h"
+#include "contract/natural_order.h"
 #include "contract/site.h"
 #include "contract/text.h"
 
@@ -118,6 +120,9 @@ std::string RenderViolation(const v1::Violation& v, const RenderOptions& o) {
                            Printable(v.message()), "\n", LocationLines(v.location(), o));
   if (!v.observed().empty()) StrAppend(&out, "  observed: ", Printable(v.observed()), "\n");
   if (!v.limit().empty()) StrAppend(&out, "  limit: ", Printable(v.limit()), "\n");
+  if (v.taken_by_size() > 0) {
+    StrAppend(&out, "  taken by: ", Printable(absl::StrJoin(v.taken_by(), ", ")), "\n");
+  }
   if (!v.next_step().empty()) {
     StrAppend(&out, "  ", Paint("help", kGreen, o), ": ", LowerFirst(v.next_step()), "\n");
   }
@@ -141,26 +146,30 @@ std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
   return out;
 }
 
-std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,
-                           const RenderOptions& o) {
-  constexpr size_t kListed = 8;
-  struct Group {
-    const v1::Decision* first = nullptr;
-    std::vector<uint64_t> others;  // offsets
-    std::set<uint64_t> places;
-    std::set<std::string> attachments;
-  };
+namespace {
+
+constexpr size_t kListedOffsets = 8;
+
+// Decisions of one kernel that say the same.
+struct Group {
+  const v1::Decision* first = nullptr;
+  std::vector<uint64_t> others;  // offsets
+  std::set<uint64_t> places;
+  std::set<std::string, NaturalOrder> attachments;
+};
+
+using Decisions = google::protobuf::RepeatedPtrField<v1::Decision>;
+
+// `said` gives what a decision says, "" for one that is left out.
+template <typename Said>
+std::vector<Group> GroupDecisions(const Decisions& decisions, Said said) {
   std::map<std::string, size_t> by_text;
   std::vector<Group> groups;
   for (const v1::Decision& d : decisions) {
-    if (Attached(d.outcome())) continue;
+    const std::string text = said(d);
+    if (text.empty()) continue;
     const v1::Location& place = d.site().location();
-    std::string key = place.kernel();
-    for (const v1::Violation& v : d.violations()) {
-      StrAppend(&key, "\n", v.constraint_id(), "\n", v.message(), "\n", v.observed(), "\n",
-                v.limit());
-    }
-    const auto [found, fresh] = by_text.emplace(std::move(key), groups.size());
+    const auto [found, fresh] = by_text.emplace(StrCat(place.kernel(), "\n", text), groups.size());
     if (fresh) groups.emplace_back().first = &d;
     Group& group = groups[found->second];
     group.attachments.insert(d.attachment_id());
@@ -168,25 +177,104 @@ std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision
       group.others.push_back(place.kernel_offset());
     }
   }
+  return groups;
+}
+
+std::string GroupTail(const Group& group) {
   std::string out;
-  for (const Group& group : groups) {
-    StrAppend(&out, RenderDecision(*group.first, o));
-    const size_t more = group.others.size();
-    if (more > 0) StrAppend(&out, "  and ", more, more == 1 ? " more site: " : " more sites: ");
-    for (size_t i = 0; i < std::min(more, kListed); ++i) {
-      StrAppend(&out, i == 0 ? "+0x" : ", +0x", absl::Hex(group.others[i]));
-    }
-    if (more > 0) StrAppend(&out, more > kListed ? ", ...\n" : "\n");
-    if (group.attachments.size() == 1) continue;
+  const size_t more = group.others.size();
+  if (more > 0) StrAppend(&out, "  and ", more, more == 1 ? " more site: " : " more sites: ");
+  for (size_t i = 0; i < std::min(more, kListedOffsets); ++i) {
+    StrAppend(&out, i == 0 ? "+0x" : ", +0x", absl::Hex(group.others[i]));
+  }
+  if (more > 0) StrAppend(&out, more > kListedOffsets ? ", ...\n" : "\n");
+  if (group.attachments.size() > 1) {
     StrAppend(&out, "  of attachments ", absl::StrJoin(group.attachments, ", "), "\n");
   }
   return out;
+}
+
+std::string Refused(const v1::Decision& d) {
+  std::string text;
+  if (Attached(d.outcome())) return text;
+  for (const v1::Violation& v : d.violations()) {
+    StrAppend(&text, v.constraint_id(), "\n", v.message(), "\n", v.observed(), "\n", v.limit(),
+              "\n");
+  }
+  return text;
+}
+
+std::string Degraded(const v1::Decision& d) {
+  std::string text;
+  if (!Attached(d.outcome())) return text;
+  for (const v1::Degradation& g : d.degradations()) {
+    StrAppend(&text, g.constraint_id(), "\n", g.message(), "\n");
+  }
+  return text;
+}
+
+std::string RenderDegraded(const v1::Decision& d, const RenderOptions& o) {
+  std::string out;
+  for (const v1::Degradation& g : d.degradations()) {
+    StrAppend(&out, Paint(StrCat("degraded[", g.constraint_id(), "]"), kYellow, o), ": ",
+              Printable(g.message()), "\n", LocationLines(d.site().location(), o));
+    const CatalogueEntry* entry = Find(g.constraint_id());
+    if (entry == nullptr) continue;
+    StrAppend(&out, "  ", Paint("help", kGreen, o), ": ", LowerFirst(std::string(entry->next_step)),
+              "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string RenderRefusals(const Decisions& decisions, const RenderOptions& o) {
+  std::string out;
+  for (const Group& group : GroupDecisions(decisions, Refused)) {
+    StrAppend(&out, RenderDecision(*group.first, o), GroupTail(group));
+  }
+  return out;
+}
+
+std::string RenderDegradations(const Decisions& decisions, const RenderOptions& o) {
+  std::string out;
+  for (const Group& group : GroupDecisions(decisions, Degraded)) {
+    StrAppend(&out, RenderDegraded(*group.first, o), GroupTail(group));
+  }
+  return out;
+}
+
+std::string ReasonList(const google::protobuf::RepeatedPtrField<v1::ReasonCount>& reasons) {
+  std::map<std::string, uint64_t> ordered;
+  for (const v1::ReasonCount& r : reasons) ordered[r.constraint_id()] += r.sites();
+  std::string out;
+  for (const auto& [id, sites] : ordered) {
+    StrAppend(&out, out.empty() ? "" : ", ", Printable(id), " x", sites);
+  }
+  return out;
+}
+
+std::string RenderTotal(const v1::Coverage& c) {
+  const std::string degraded = ReasonList(c.degradations()), refused = ReasonList(c.refused());
+  return StrCat(
+      c.requested(), c.requested() == 1 ? " site" : " sites", " requested: ", c.attached(),
+      " attached, ", c.degraded(), " degraded", degraded.empty() ? "" : StrCat(" (", degraded, ")"),
+      ", ", RefusedSites(c), " refused", refused.empty() ? "" : StrCat(" (", refused, ")"), "; ",
+      c.not_selected(), c.not_selected() == 1 ? " instruction" : " instructions", " not selected");
 }
 
 std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage,
                            const RenderOptions& o) {
   std::vector<Row> rows = {{"KERNEL", "ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED",
                             "NOT SELECTED", "REASONS"}};
+  std::vector<const v1::Coverage*> ordered;
+  for (const v1::Coverage& c : coverage) ordered.push_back(&c);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) {
+    if (a->attachment_id() != b->attachment_id()) {
+      return NaturalLess(a->attachment_id(), b->attachment_id());
+    }
+    return NaturalLess(a->kernel(), b->kernel());
+  });
   // An object without a wanted kernel is worth a word only of an attachment that
   // found none anywhere: every HIP process also loads HIP's own copy kernels.
   std::set<std::string> matched;
@@ -194,22 +282,18 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
     if (!c.kernel().empty()) matched.insert(c.attachment_id());
   }
   std::string unmatched;
-  for (const v1::Coverage& c : coverage) {
-    if (c.kernel().empty()) {
-      if (matched.contains(c.attachment_id())) continue;
-      StrAppend(&unmatched, "attachment ", Printable(c.attachment_id()),
-                " covers no kernel of code object ", c.code_object_sha256().substr(0, 12), "\n");
+  for (const v1::Coverage* c : ordered) {
+    if (c->kernel().empty()) {
+      if (matched.contains(c->attachment_id())) continue;
+      StrAppend(&unmatched, "attachment ", Printable(c->attachment_id()),
+                " covers no kernel of code object ", c->code_object_sha256().substr(0, 12), "\n");
       continue;
     }
-    uint64_t refused = 0;
-    std::string reasons;
-    for (const v1::ReasonCount& r : c.refused()) {
-      refused += r.sites();
-      StrAppend(&reasons, reasons.empty() ? "" : ", ", r.constraint_id(), " x", r.sites());
-    }
-    rows.push_back({Printable(Demangle(c.kernel())), Printable(c.attachment_id()),
-                    StrCat(c.requested()), StrCat(c.attached()), StrCat(c.degraded()),
-                    StrCat(refused), StrCat(c.not_selected()), reasons});
+    const std::string refused = ReasonList(c->refused()), degraded = ReasonList(c->degradations());
+    rows.push_back({Printable(Demangle(c->kernel())), Printable(c->attachment_id()),
+                    StrCat(c->requested()), StrCat(c->attached()), StrCat(c->degraded()),
+                    StrCat(RefusedSites(*c)), StrCat(c->not_selected()),
+                    StrCat(refused, refused.empty() || degraded.empty() ? "" : ", ", degraded)});
   }
   if (rows.size() == 1 && unmatched.empty()) return "no coverage recorded\n";
   std::string table = rows.size() == 1 ? "" : Table(rows);

@@ -28,13 +28,22 @@ std::string RenderDecision(const v1::Decision& decision, const RenderOptions& op
 // few; the number is of all).
 std::string RenderRefusals(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,
                            const RenderOptions& options = {});
+// What is degraded about attached sites, grouped alike.
+std::string RenderDegradations(const google::protobuf::RepeatedPtrField<v1::Decision>& decisions,
+                               const RenderOptions& options = {});
 // All decisions, then object-level violations, then coverage. `refused_only`
 // leaves attached sites out and groups the others as RenderRefusals does.
 std::string RenderRecord(const v1::AdmissionRecord& record, bool refused_only,
                          const RenderOptions& options = {});
-// A table, one row per kernel and attachment, reasons below the rows.
+// A table, one row per kernel and attachment, ordered by attachment, then kernel,
+// with the constraints behind what is refused or degraded.
 std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage,
                            const RenderOptions& options = {});
+// "5 sites requested: 2 attached, 1 degraded (RJD-D003 x1), 2 refused (RJD-S005 x2);
+// 30 instructions not selected"
+std::string RenderTotal(const v1::Coverage& coverage);
+// "RJD-B003 x2, RJD-S005 x1", by id.
+std::string ReasonList(const google::protobuf::RepeatedPtrField<v1::ReasonCount>& reasons);
 // `rjctl explain`: the whole entry, wrapped at 78 columns.
 std::string RenderEntry(const CatalogueEntry& entry, const RenderOptions& options = {});
 std::string RenderSite(const v1::Site& site);

@@ -1,10 +1,13 @@
 // See site.h.
 #include "contract/site.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "contract/catalogue.h"
 #include "contract/occupancy.h"
+#include "contract/text.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -71,6 +74,28 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Positi
   site.set_scc_live(taken.Has(patch::kScc));
   site.set_vcc_live(taken.HasAny(patch::kVccLo, 2));
   return site;
+}
+
+std::optional<v1::Violation> NoInstructionAt(const patch::KernelAnalysis& kernel, uint64_t offset) {
+  const auto& all = kernel.instructions();
+  const auto after = std::lower_bound(
+      all.begin(), all.end(), offset,
+      [](const patch::Instruction& i, uint64_t wanted) { return i.offset < wanted; });
+  if (after != all.end() && after->offset == offset) return std::nullopt;
+  std::string nearest;
+  if (after != all.begin()) nearest = StrCat("0x", absl::Hex((after - 1)->offset));
+  if (after != all.end()) {
+    StrAppend(&nearest, nearest.empty() ? "0x" : " and 0x", absl::Hex(after->offset));
+  }
+  v1::Location l;
+  l.set_kernel(kernel.kernel().name);
+  l.set_kernel_offset(offset);
+  l.set_code_object_vaddr(kernel.kernel().entry_vaddr + offset);
+  return MakeViolation(id::kNoInstruction, StrCat("offset 0x", absl::Hex(offset)),
+                       StrCat("an instruction's start below 0x", absl::Hex(kernel.code().size())),
+                       l,
+                       StrCat("no instruction starts at offset 0x", absl::Hex(offset),
+                              nearest.empty() ? "" : StrCat("; the nearest start at ", nearest)));
 }
 
 std::string SiteClassName(v1::SiteClass site_class) {

@@ -3,6 +3,7 @@
 #define CONTRACT_SITE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "patch/analysis/kernel_analysis.h"
@@ -18,6 +19,10 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i,
                   patch::Position position = patch::Position::kBefore);
 
 patch::Position PositionOf(v1::Position position);
+
+// RJD-S012 with the nearest places, for an offset (bytes) at which no instruction of
+// the kernel starts. nullopt: one does.
+std::optional<v1::Violation> NoInstructionAt(const patch::KernelAnalysis& kernel, uint64_t offset);
 
 // "memory", "branch", ...
 std::string SiteClassName(v1::SiteClass site_class);

@@ -116,12 +116,16 @@ Key BytesKey(std::string path, uint64_t& (*field)(Config&), uint64_t max) {
           [field](const Config& c) { return absl::StrCat(field(const_cast<Config&>(c))); }};
 }
 
+// An estimate: there is nothing to be held against a ceiling of it.
+constexpr int kNoCeiling = v1::Budget::kExpectedEventsPerSecondFieldNumber;
+
 // The fields of Budget, by reflection: a field added to the proto is a key at once.
-void AddBudgetKeys(const std::string& prefix, v1::Budget& (*budget)(Config&),
+void AddBudgetKeys(const std::string& prefix, v1::Budget& (*budget)(Config&), int without,
                    std::vector<Key>& keys) {
   const google::protobuf::Descriptor* type = v1::Budget::descriptor();
   for (int i = 0; i < type->field_count(); ++i) {
     const google::protobuf::FieldDescriptor* field = type->field(i);
+    if (field->number() == without) continue;
     const bool wide = field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_UINT64;
     keys.push_back(
         {absl::StrCat(prefix, ".", field->name()), wide ? Type::kBytes : Type::kUint,
@@ -165,6 +169,15 @@ std::vector<Key> MakeKeys() {
           "limits.max_code_object_bytes",
           +[](Config& c) -> uint64_t& { return c.policy.max_code_object_bytes; },
           patch::CodeObject::kMaxSize),
+      {"limits.max_attachments_per_object", Type::kUint,
+       [](Config& c, const std::string& v) -> std::string {
+         uint64_t n = 0;
+         if (std::string e = ParseUint(v, UINT32_MAX, n); !e.empty()) return e;
+         if (n == 0) return "0 is out of range: at least 1";
+         c.policy.max_attachments_per_object = static_cast<uint32_t>(n);
+         return "";
+       },
+       [](const Config& c) { return absl::StrCat(c.policy.max_attachments_per_object); }},
       BytesKey(
           "limits.max_upload_bytes_in_flight",
           +[](Config& c) -> uint64_t& { return c.max_upload_bytes_in_flight; }, uint64_t{1} << 40),
@@ -177,9 +190,10 @@ std::vector<Key> MakeKeys() {
       ChoiceKey("log.format", &Config::log_format, {"text", "json"}),
   };
   AddBudgetKeys(
-      "budgets.defaults", +[](Config& c) -> v1::Budget& { return c.policy.defaults; }, keys);
+      "budgets.defaults", +[](Config& c) -> v1::Budget& { return c.policy.defaults; }, 0, keys);
   AddBudgetKeys(
-      "budgets.ceilings", +[](Config& c) -> v1::Budget& { return c.policy.ceiling; }, keys);
+      "budgets.ceilings", +[](Config& c) -> v1::Budget& { return c.policy.ceiling; }, kNoCeiling,
+      keys);
   return keys;
 }
 

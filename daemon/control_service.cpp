@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "contract/catalogue.h"
+#include "contract/coverage.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
 #include "daemon/admission_service.h"
@@ -24,48 +25,6 @@ constexpr char kKernelsPrefix[] = "kernels-";
 
 bool KernelWanted(const std::string& glob, const std::string& kernel) {
   return glob.empty() || contract::KernelMatches(glob, kernel);
-}
-
-// "#3" is the fourth attachment of that load. SIZE_MAX: the record names none.
-size_t IndexOf(const LoadRecord& load, const std::string& canonical) {
-  size_t index = SIZE_MAX;
-  if (load.question == nullptr || !absl::StartsWith(canonical, "#") ||
-      !absl::SimpleAtoi(canonical.substr(1), &index)) {
-    return SIZE_MAX;
-  }
-  return index < load.question->ids.size() ? index : SIZE_MAX;
-}
-
-std::string RealId(const LoadRecord& load, const std::string& canonical) {
-  const size_t index = IndexOf(load, canonical);
-  return index == SIZE_MAX ? canonical : load.question->ids[index];
-}
-
-std::string ProbeOf(const LoadRecord& load, const std::string& canonical) {
-  const size_t index = IndexOf(load, canonical);
-  return index == SIZE_MAX ? "" : load.question->wanted[index].spec().probe();
-}
-
-bool Attached(v1::Outcome outcome) {
-  return outcome == v1::VERIFIED_ATTACH || outcome == v1::ATTACH_WITH_DECLARED_DEGRADATION;
-}
-
-void AddTo(v1::Coverage& total, const v1::Coverage& part) {
-  total.set_requested(total.requested() + part.requested());
-  total.set_attached(total.attached() + part.attached());
-  total.set_degraded(total.degraded() + part.degraded());
-  total.set_not_selected(total.not_selected() + part.not_selected());
-  for (const v1::ReasonCount& reason : part.refused()) {
-    v1::ReasonCount* sum = nullptr;
-    for (v1::ReasonCount& known : *total.mutable_refused()) {
-      if (known.constraint_id() == reason.constraint_id()) sum = &known;
-    }
-    if (sum == nullptr) {
-      sum = total.add_refused();
-      sum->set_constraint_id(reason.constraint_id());
-    }
-    sum->set_sites(sum->sites() + reason.sites());
-  }
 }
 
 // Attachments that exist now. Results of others are history: left out unless
@@ -99,35 +58,9 @@ class Current {
 // What a load's decision has come to. Loads that are in place come first, so that
 // the same object's failed load does not hide them.
 std::vector<LoadRecord> InPlaceFirst(std::vector<LoadRecord> loads) {
-  std::stable_partition(loads.begin(), loads.end(), [](const LoadRecord& load) {
-    return load.not_in_place == v1::GAP_KIND_UNSPECIFIED;
-  });
+  std::stable_partition(loads.begin(), loads.end(),
+                        [](const LoadRecord& load) { return load.in_place(); });
   return loads;
-}
-
-v1::Coverage CoverageOf(const LoadRecord& load, const v1::Coverage& decided) {
-  v1::Coverage coverage = decided;
-  const uint64_t lost = decided.attached() + decided.degraded();
-  if (load.not_in_place == v1::GAP_KIND_UNSPECIFIED || lost == 0) return coverage;
-  coverage.clear_attached();
-  coverage.clear_degraded();
-  v1::ReasonCount* reason = coverage.add_refused();
-  reason->set_constraint_id(std::string(contract::ForGap(load.not_in_place).id));
-  reason->set_sites(lost);
-  return coverage;
-}
-
-v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
-  v1::Decision decision = decided;
-  if (load.not_in_place == v1::GAP_KIND_UNSPECIFIED || !Attached(decided.outcome())) {
-    return decision;
-  }
-  decision.set_outcome(v1::UNSUPPORTED_SITE);
-  decision.clear_counter_index();
-  *decision.add_violations() =
-      contract::MakeViolation(contract::ForGap(load.not_in_place).id, "the original was loaded", "",
-                              decided.site().location());
-  return decision;
 }
 
 v1::Violation NothingAsked(const std::string& observed, const std::string& message) {
@@ -192,7 +125,14 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
 grpc::Status ControlService::ListCodeObjects(grpc::ServerContext*,
                                              const v1::ListCodeObjectsRequest*,
                                              v1::ListCodeObjectsReply* reply) {
-  for (auto& object : state_.ledger.CodeObjects()) *reply->add_code_objects() = object;
+  for (v1::CodeObjectSummary& object : state_.ledger.CodeObjects()) {
+    if (!object.has_kernels()) {  // perhaps it was sent before the daemon's start
+      if (const auto known = state_.decider.KnownKernels(object.sha256())) {
+        object.set_kernels(static_cast<uint32_t>(known->kernels_size()));
+      }
+    }
+    *reply->add_code_objects() = std::move(object);
+  }
   return grpc::Status::OK;
 }
 
@@ -253,13 +193,33 @@ bool ControlService::KernelKnown(const std::string& glob) const {
   return false;
 }
 
+// For an offset at which no matching kernel has an instruction: where the nearest are.
+std::vector<v1::Violation> ControlService::NoSuchPlace(
+    const v1::WhyNotAttachedRequest& request) const {
+  constexpr size_t kMost = 8;
+  std::vector<v1::Violation> missing;
+  if (!request.has_kernel_offset()) return missing;
+  for (const v1::CodeObjectSummary& summary : state_.ledger.CodeObjects()) {
+    const Bytes object = state_.decider.StoredObject(summary.sha256());
+    if (object == nullptr) continue;
+    auto here =
+        contract::InspectOffset(AsBytes(*object), request.kernel_glob(), request.kernel_offset());
+    if (!here.ok()) continue;
+    if (here->some_start_there) return {};
+    for (v1::Violation& v : here->missing) {
+      if (missing.size() < kMost) missing.push_back(std::move(v));
+    }
+  }
+  return missing;
+}
+
 // Nothing was decided about the kernel: why?
 v1::Violation ControlService::WhyNothing(const v1::WhyNotAttachedRequest& request,
                                          bool selector_missed, bool known) const {
   const size_t attachments = state_.attachments.All().size();
   if (selector_missed && request.has_kernel_offset()) {
     return NothingAsked(
-        absl::StrCat("offset ", request.kernel_offset()),
+        absl::StrCat("offset 0x", absl::Hex(request.kernel_offset())),
         "an attachment matches the kernel, but its selector does not cover this offset");
   }
   if (selector_missed) {
@@ -288,30 +248,30 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
   Current current(state_.attachments, request->include_detached(), "");
   std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen;
   bool decided = false, known = false;
-  for (const LoadRecord& load : InPlaceFirst(state_.ledger.Loads(""))) {
+  for (const LoadRecord& load : InPlaceFirst(state_.ledger.View().loads)) {
     if (load.decision == nullptr) continue;
     for (const v1::Coverage& coverage : load.decision->record.coverage()) {
       if (coverage.kernel().empty() || !KernelWanted(glob, coverage.kernel())) continue;
       known = true;
       decided = current.Wants(RealId(load, coverage.attachment_id())) || decided;
     }
-    for (const v1::Decision& decided : load.decision->record.decisions()) {
-      const v1::Decision decision = DecisionOf(load, decided);
-      const v1::Location& place = decision.site().location();
+    for (const v1::Decision& made : load.decision->record.decisions()) {
+      const v1::Location& place = made.site().location();
       if (!KernelWanted(glob, place.kernel())) continue;
       if (request->has_kernel_offset() && request->kernel_offset() != place.kernel_offset()) {
         continue;
       }
-      const std::string id = RealId(load, decision.attachment_id());
+      const v1::Decision decision = DecisionOf(load, made);
+      const std::string& id = decision.attachment_id();
       if (!current.Wants(id)) continue;
       if (!seen.insert({load.sha256, id, place.kernel(), place.kernel_offset()}).second) continue;
       if (Attached(decision.outcome())) {
         reply->set_attached_sites(reply->attached_sites() + 1);
-      } else {
-        v1::Decision* refused = reply->add_decisions();
-        *refused = decision;
-        refused->set_attachment_id(id);
+        if (decision.degradations().empty()) continue;
       }
+      v1::Decision& told =
+          Attached(decision.outcome()) ? *reply->add_degraded() : *reply->add_decisions();
+      told = decision;
     }
     if (load.decision->record.object_violations().empty() || !current.WantsAnyOf(load)) continue;
     for (const v1::Violation& violation : load.decision->record.object_violations()) {
@@ -323,37 +283,95 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
   for (const std::string& id : current.detached()) reply->add_detached_attachments(id);
   reply->set_kernel_known(known || KernelKnown(glob));
   if (reply->decisions_size() == 0 && reply->attached_sites() == 0) {
+    for (v1::Violation& v : NoSuchPlace(*request)) *reply->add_violations() = std::move(v);
+    if (reply->violations_size() > 0) return grpc::Status::OK;
     *reply->add_violations() = WhyNothing(*request, decided, reply->kernel_known());
   }
   return grpc::Status::OK;
 }
 
+// NOT_FOUND for names that nothing is known of.
 template <typename Request>
-void ControlService::FillCoverage(const Request& request, v1::GetCoverageReply& reply) {
+absl::Status ControlService::CheckNames(const Request& request) const {
+  const std::string& id = request.attachment_id();
+  if (!id.empty() && !AttachmentKnown(id)) {
+    return absl::NotFoundError(absl::StrCat("no attachment '", id,
+                                            "' exists, or has left anything; rjctl status lists "
+                                            "attachments, rjctl coverage --all those that are "
+                                            "detached, too"));
+  }
+  const std::string& session = request.session_id();
+  if (session.empty()) return absl::OkStatus();
+  const std::vector<v1::Session> sessions = state_.ledger.Sessions();
+  const bool known = std::any_of(sessions.begin(), sessions.end(), [&](const v1::Session& s) {
+    return absl::StartsWith(s.id(), session);
+  });
+  if (known) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("no session begins with '", session, "'; rjctl status --all lists sessions"));
+}
+
+bool ControlService::AttachmentKnown(const std::string& id) const {
+  for (const v1::Attachment& attachment : state_.attachments.All()) {
+    if (attachment.id() == id) return true;
+  }
+  const LedgerView view = state_.ledger.View();
+  for (const LoadRecord& load : view.loads) {
+    if (load.question == nullptr) continue;
+    const std::vector<std::string>& ids = load.question->ids;
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) return true;
+  }
+  return view.kept->attachments().count(id) != 0;
+}
+
+template <typename Request>
+void ControlService::FillCoverage(const Request& request, const LedgerView& view,
+                                  v1::GetCoverageReply& reply) const {
+  struct Part {
+    std::string sha256;
+    v1::Coverage coverage;
+    bool in_place;
+  };
   Current current(state_.attachments, request.include_detached(), request.attachment_id());
-  std::set<std::tuple<std::string, std::string, std::string>> seen;
-  std::set<std::string> matched, refused;
-  for (const LoadRecord& load : InPlaceFirst(state_.ledger.Loads(request.session_id()))) {
+  std::vector<Part> parts;
+  std::set<std::string> refused;
+  for (const LoadRecord& load : view.loads) {
     if (load.decision == nullptr) continue;
     if (!load.decision->record.object_violations().empty() && current.WantsAnyOf(load)) {
       refused.insert(load.sha256);
     }
     for (const v1::Coverage& part : load.decision->record.coverage()) {
-      const std::string id = RealId(load, part.attachment_id());
-      if (!part.kernel().empty()) matched.insert(id);
-      if (!KernelWanted(request.kernel_glob(), part.kernel()) || !current.Wants(id)) continue;
-      if (!seen.insert({load.sha256, part.kernel(), id}).second) continue;
-      v1::Coverage* coverage = reply.add_coverage();
-      *coverage = CoverageOf(load, part);
-      coverage->set_attachment_id(id);
-      AddTo(*reply.mutable_total(), *coverage);
+      parts.push_back({load.sha256, CoverageOf(load, part), load.in_place()});
     }
+  }
+  for (const auto& [id, kept] : view.kept->attachments()) {
+    if (!kept.refused_objects.empty() && current.Wants(id)) {
+      refused.insert(kept.refused_objects.begin(), kept.refused_objects.end());
+    }
+    for (const auto& [place, part] : kept.coverage) {
+      parts.push_back({place.first, part.coverage, part.in_place});
+    }
+  }
+  // So that the same object's failed load does not hide those that are in place.
+  std::stable_partition(parts.begin(), parts.end(), [](const Part& part) { return part.in_place; });
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
+  std::set<std::string> matched;
+  for (Part& part : parts) {
+    const std::string& id = part.coverage.attachment_id();
+    const std::string& kernel = part.coverage.kernel();
+    if (!kernel.empty()) matched.insert(id);
+    if (!KernelWanted(request.kernel_glob(), kernel) || !current.Wants(id)) continue;
+    if (!seen.insert({part.sha256, kernel, id}).second) continue;
+    contract::AddCoverage(*reply.mutable_total(), part.coverage);
+    *reply.add_coverage() = std::move(part.coverage);
   }
   reply.mutable_total();
   for (v1::CodeObjectSummary& object : state_.ledger.CodeObjects()) {
     if (refused.count(object.sha256()) != 0) *reply.add_refused_objects() = std::move(object);
   }
-  for (v1::Gap& gap : state_.ledger.Gaps(request.session_id())) *reply.add_gaps() = std::move(gap);
+  reply.mutable_gaps()->Add(view.gaps.begin(), view.gaps.end());
+  reply.set_folded_processes(view.kept->processes());
+  reply.set_folded_gaps(view.kept->gaps());
   for (const v1::Attachment& attachment : state_.attachments.All()) {
     if (matched.count(attachment.id()) == 0 && current.Wants(attachment.id())) {
       reply.add_unmatched_attachments(attachment.id());
@@ -365,35 +383,30 @@ void ControlService::FillCoverage(const Request& request, v1::GetCoverageReply& 
 grpc::Status ControlService::GetCoverage(grpc::ServerContext*,
                                          const v1::GetCoverageRequest* request,
                                          v1::GetCoverageReply* reply) {
-  FillCoverage(*request, *reply);
+  if (absl::Status s = CheckNames(*request); !s.ok()) return ToGrpc(s);
+  const LedgerView view = state_.ledger.View(request->session_id());
+  FillCoverage(*request, view, *reply);
   return grpc::Status::OK;
 }
 
 grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReportRequest* request,
                                        v1::GetReportReply* reply) {
+  if (absl::Status s = CheckNames(*request); !s.ok()) return ToGrpc(s);
+  const LedgerView view = state_.ledger.View(request->session_id());
   Current current(state_.attachments, request->include_detached(), request->attachment_id());
-  for (const LoadRecord& load : state_.ledger.Loads(request->session_id())) {
-    if (load.decision == nullptr || load.not_in_place != v1::GAP_KIND_UNSPECIFIED) continue;
-    for (const v1::Decision& decision : load.decision->record.decisions()) {
-      const std::string id = RealId(load, decision.attachment_id());
-      if (!decision.has_counter_index() || decision.counter_index() >= load.counters.size() ||
-          !KernelWanted(request->kernel_glob(), decision.site().location().kernel()) ||
-          !current.Wants(id)) {
-        continue;
-      }
-      v1::SiteCount* count = reply->add_counts();
-      count->set_attachment_id(id);
-      count->set_session_id(load.session_id);
-      count->set_probe(ProbeOf(load, decision.attachment_id()));
-      *count->mutable_location() = decision.site().location();
-      count->set_count(load.counters[decision.counter_index()]);
-      count->set_outcome(decision.outcome());
-      count->set_code_object_sha256(load.sha256);
-      count->set_load_id(load.load_id);
-      count->set_final(load.final);
+  const auto add = [&](const v1::SiteCount& count) {
+    if (KernelWanted(request->kernel_glob(), count.location().kernel()) &&
+        current.Wants(count.attachment_id())) {
+      *reply->add_counts() = count;
     }
+  };
+  for (const auto& [id, kept] : view.kept->attachments()) {
+    for (const auto& [place, count] : kept.counts) add(count);
   }
-  FillCoverage(*request, *reply->mutable_coverage());
+  for (const LoadRecord& load : view.loads) {
+    for (const v1::SiteCount& count : CountsOf(load)) add(count);
+  }
+  FillCoverage(*request, view, *reply->mutable_coverage());
   return grpc::Status::OK;
 }
 

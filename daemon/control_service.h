@@ -38,9 +38,14 @@ class ControlService final : public v1::Control::Service {
  private:
   // Request: GetCoverageRequest or GetReportRequest, whose filters are the same.
   template <typename Request>
-  void FillCoverage(const Request& request, v1::GetCoverageReply& reply);
+  void FillCoverage(const Request& request, const LedgerView& view,
+                    v1::GetCoverageReply& reply) const;
+  template <typename Request>
+  absl::Status CheckNames(const Request& request) const;
+  bool AttachmentKnown(const std::string& id) const;
   // Whether an object that a process has loaded has such a kernel.
   bool KernelKnown(const std::string& glob) const;
+  std::vector<v1::Violation> NoSuchPlace(const v1::WhyNotAttachedRequest& request) const;
   v1::Violation WhyNothing(const v1::WhyNotAttachedRequest& request, bool selector_missed,
                            bool known) const;
   // Hashes of stored objects that start with `prefix`.

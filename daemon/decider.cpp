@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "contract/demangle.h"
@@ -22,10 +23,12 @@ std::string ObjectName(const std::string& hex) { return absl::StrCat("object-", 
 std::string KernelsName(const std::string& hex) { return absl::StrCat("kernels-", hex); }
 
 bool AnyKernelMatches(const v1::ListKernelsReply& kernels, const Question& question) {
-  for (const auto& attachment : question.wanted) {
-    const std::string& glob = attachment.spec().kernel_glob();
-    for (const v1::KernelSummary& kernel : kernels.kernels()) {
-      if (contract::KernelMatches(glob, kernel.name())) return true;
+  std::set<std::string> globs;
+  for (const auto& attachment : question.wanted) globs.insert(attachment.spec().kernel_glob());
+  for (const v1::KernelSummary& kernel : kernels.kernels()) {
+    const contract::KernelName name(kernel.name());
+    for (const std::string& glob : globs) {
+      if (name.Matches(glob)) return true;
     }
   }
   return false;

@@ -1,8 +1,6 @@
 #include "daemon/decision.h"
 
-#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/digest.h"
@@ -44,11 +42,11 @@ class Cursor {
   std::string_view rest_;
 };
 
-std::string CanonicalSpec(v1::AttachmentSpec spec) {
+v1::AttachmentSpec CanonicalSpec(v1::AttachmentSpec spec) {
   spec.clear_process_glob();
   spec.clear_pid();
   spec.clear_owner();
-  return spec.SerializeAsString();
+  return spec;
 }
 
 }  // namespace
@@ -63,20 +61,13 @@ v1::AdmitVerdict Decision::verdict() const {
 }
 
 Question Question::Make(std::string sha256, const std::vector<v1::Attachment>& attachments) {
-  std::vector<std::string> specs;
-  for (const auto& attachment : attachments) specs.push_back(CanonicalSpec(attachment.spec()));
-  std::vector<size_t> order(attachments.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return specs[a] < specs[b]; });
   Question question;
   question.sha256 = std::move(sha256);
-  for (const size_t i : order) {
-    v1::Attachment attachment;
-    attachment.mutable_spec()->ParseFromString(specs[i]);
+  for (const v1::Attachment& asked : attachments) {
+    v1::Attachment& attachment = question.wanted.emplace_back();
+    *attachment.mutable_spec() = CanonicalSpec(asked.spec());
     attachment.set_id(absl::StrCat("#", question.ids.size()));
-    question.wanted.push_back(std::move(attachment));
-    question.ids.push_back(attachments[i].id());
+    question.ids.push_back(asked.id());
   }
   return question;
 }
@@ -88,6 +79,7 @@ std::string Question::Key(const contract::Policy& policy) const {
   AppendBlock(text, policy.defaults.SerializeAsString());
   AppendU64(text, policy.allow_sabotage ? 1 : 0);
   AppendU64(text, policy.max_code_object_bytes);
+  AppendU64(text, policy.max_attachments_per_object);
   for (const auto& attachment : wanted) AppendBlock(text, attachment.spec().SerializeAsString());
   return Hex(Sha256(text));
 }

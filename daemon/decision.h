@@ -17,7 +17,7 @@
 namespace rjdbi::daemon {
 
 // Attachments are numbered, not named, in a cached record: "#0" is the first of
-// the request's attachments in canonical order. Ids change, decisions don't.
+// the request's attachments. Ids change, decisions don't.
 struct Decision {
   v1::AdmissionRecord record;
   std::string patched;  // empty: load the original
@@ -29,11 +29,11 @@ struct Decision {
 // What is asked of one code object.
 struct Question {
   std::string sha256;                  // 32 raw bytes
-  std::vector<v1::Attachment> wanted;  // canonical order; ids "#0", "#1", ...
+  std::vector<v1::Attachment> wanted;  // oldest first; ids "#0", "#1", ...
   std::vector<std::string> ids;        // real ids, same order
 
-  // Sorts by specification (without process, pid and owner, which are decided
-  // already) and renames.
+  // Keeps the order, in which attachments have precedence, and renames. Process, pid
+  // and owner, which are decided already, are left out.
   static Question Make(std::string sha256, const std::vector<v1::Attachment>& attachments);
   std::string Key(const contract::Policy& policy) const;  // 64 hex digits
 };

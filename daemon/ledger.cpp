@@ -111,7 +111,10 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   object.clear_object_violations();
   if (decision != nullptr) {
     if (!decision->record.isa().empty()) object.set_isa(decision->record.isa());
-    object.set_kernels(decision->record.kernels());
+    // An object that was not read, such as one that is too large, has kernels all the same.
+    if (decision->record.object_violations().empty() || !decision->record.isa().empty()) {
+      object.set_kernels(decision->record.kernels());
+    }
     *object.mutable_object_violations() = decision->record.object_violations();
   }
   return absl::OkStatus();
@@ -190,8 +193,17 @@ bool Ledger::Close(const std::string& id, bool cleanly) {
   }
   closed_.push_back(std::move(session));
   open_.erase(found);
-  if (closed_.size() > kMaxClosed) closed_.pop_front();
+  if (closed_.size() > kMaxClosed) FoldOldest();
   return true;
+}
+
+void Ledger::FoldOldest() {
+  // Queries may hold the sums as they are.
+  if (kept_.use_count() > 1) kept_ = std::make_shared<KeptSums>(*kept_);
+  const SessionState& oldest = closed_.front();
+  kept_->AddProcess(oldest.summary.gaps());
+  for (const auto& [id, load] : oldest.loads) kept_->Add(load.record);
+  closed_.pop_front();
 }
 
 std::vector<v1::Session> Ledger::Sessions() const {
@@ -212,28 +224,18 @@ std::vector<v1::CodeObjectSummary> Ledger::CodeObjects() const {
   return objects;
 }
 
-std::vector<LoadRecord> Ledger::Loads(const std::string& session_prefix) const {
+LedgerView Ledger::View(const std::string& session_prefix) const {
   const std::lock_guard lock(mutex_);
-  std::vector<LoadRecord> loads;
+  LedgerView view;
+  view.kept = session_prefix.empty() ? kept_ : std::make_shared<KeptSums>();
   const auto take = [&](const SessionState& session) {
     if (!absl::StartsWith(session.summary.id(), session_prefix)) return;
-    for (const auto& [id, load] : session.loads) loads.push_back(load.record);
+    for (const auto& [id, load] : session.loads) view.loads.push_back(load.record);
+    view.gaps.insert(view.gaps.end(), session.gaps.begin(), session.gaps.end());
   };
   for (const SessionState& session : closed_) take(session);
   for (const auto& [id, session] : open_) take(session);
-  return loads;
-}
-
-std::vector<v1::Gap> Ledger::Gaps(const std::string& session_prefix) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<v1::Gap> gaps;
-  const auto take = [&](const SessionState& session) {
-    if (!absl::StartsWith(session.summary.id(), session_prefix)) return;
-    gaps.insert(gaps.end(), session.gaps.begin(), session.gaps.end());
-  };
-  for (const SessionState& session : closed_) take(session);
-  for (const auto& [id, session] : open_) take(session);
-  return gaps;
+  return view;
 }
 
 void Ledger::AddUploaded(uint64_t bytes) {

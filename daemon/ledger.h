@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/decider.h"
+#include "daemon/kept_sums.h"
+#include "daemon/load_record.h"
 #include "daemon/peer.h"
 #include "rjdbi/v1/admission.pb.h"
 #include "rjdbi/v1/control.pb.h"
@@ -29,17 +30,11 @@ struct SessionInfo {
   std::string executable;
 };
 
-// A code object that a process loaded, and what was decided about it.
-struct LoadRecord {
-  std::string session_id;  // hex
-  uint64_t load_id = 0;
-  std::string sha256;                        // hex
-  DecisionPtr decision;                      // nullptr: no attachment wanted the process
-  std::shared_ptr<const Question> question;  // attachment "#i" is question->ids[i]
-  std::vector<uint64_t> counters;
-  bool final = false;
-  // Set when the process loaded the original after all, in spite of `decision`.
-  v1::GapKind not_in_place = v1::GAP_KIND_UNSPECIFIED;
+// One moment of what was loaded and counted, of all sessions or some.
+struct LedgerView {
+  std::vector<LoadRecord> loads;  // of sessions that are listed
+  std::vector<v1::Gap> gaps;
+  std::shared_ptr<const KeptSums> kept;  // of those that no longer are; never nullptr
 };
 
 class Ledger {
@@ -62,9 +57,9 @@ class Ledger {
 
   std::vector<v1::Session> Sessions() const;  // newest last
   std::vector<v1::CodeObjectSummary> CodeObjects() const;
-  // session: hex prefix, "" for all.
-  std::vector<LoadRecord> Loads(const std::string& session) const;
-  std::vector<v1::Gap> Gaps(const std::string& session) const;
+  // session: hex prefix, "" for all; nothing is kept apart by session but what is
+  // listed, so that of some sessions `kept` is empty.
+  LedgerView View(const std::string& session = "") const;
   void AddUploaded(uint64_t bytes);
   uint64_t uploaded_bytes() const;
 
@@ -85,11 +80,13 @@ class Ledger {
   absl::Status TakeCounters(SessionState& session, const v1::LoadCounters& counters);
   void NoteOriginalLoaded(const PeerIdentity& peer, const v1::Gap& gap);
   void TakeGap(SessionState& session, const v1::Gap& gap);
+  void FoldOldest();
 
   mutable std::mutex mutex_;
   uint32_t max_sessions_;
-  std::map<std::string, SessionState> open_;              // by raw id
-  std::deque<SessionState> closed_;                       // oldest first
+  std::map<std::string, SessionState> open_;  // by raw id
+  std::deque<SessionState> closed_;           // oldest first
+  std::shared_ptr<KeptSums> kept_ = std::make_shared<KeptSums>();
   std::map<std::string, v1::CodeObjectSummary> objects_;  // by hex hash
   uint64_t uploaded_bytes_ = 0;
 };

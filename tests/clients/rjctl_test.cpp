@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -173,6 +174,136 @@ TEST_F(WithDaemon, EqualRefusalsArePrintedOnce) {
   EXPECT_EQ(total(grouped), total(each));
 }
 
+TEST_F(WithDaemon, DegradationsAreNamedWhereverTheyCount) {
+  daemon_.Attach("gather", "global_load*,kernel+0x2", "count-waves");
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(ClauseObject(), 1).decision.verdict(), v1::PATCHED);
+  for (const char* verb : {"coverage", "report"}) {
+    const std::string text = Ctl({verb}).out;
+    EXPECT_THAT(text, HasSubstr("5 sites requested: 0 attached, 4 degraded (RJD-D003 x4), "
+                                "1 refused (RJD-S012 x1)"))
+        << verb;
+    EXPECT_THAT(text, HasSubstr("RJD-S012 x1, RJD-D003 x4\n")) << "in the kernel's row";
+  }
+  const auto coverage = Parse<v1::GetCoverageReply>(Ctl({"coverage", "-o", "json"}).out);
+  ASSERT_EQ(coverage.total().degradations_size(), 1);
+  EXPECT_EQ(coverage.total().degradations(0).sites(), 4u);
+  const std::string why = Ctl({"why-not-attached", "gather"}).out;
+  EXPECT_THAT(why, HasSubstr("degraded[RJD-D003]: the clause of 4 instructions"));
+  EXPECT_THAT(why, HasSubstr("and 3 more sites"));
+  EXPECT_THAT(why, HasSubstr("1 site refused, 4 attached (4 degraded)\n"));
+  EXPECT_THAT(Ctl({"why-not-attached", "gather", "--all"}).out,
+              HasSubstr("1 site refused, 4 attached (4 degraded)\n"));
+}
+
+TEST_F(WithDaemon, UnknownNamesAreUsageErrors) {
+  for (const char* verb : {"coverage", "report"}) {
+    const ProgramResult attachment = Ctl({verb, "--attachment", "a9"});
+    EXPECT_EQ(attachment.exit_code, 2) << attachment.out;
+    EXPECT_EQ(attachment.out, "");
+    EXPECT_THAT(attachment.err, HasSubstr("no attachment 'a9' exists, or has left anything; "
+                                          "rjctl status lists"));
+    const ProgramResult session = Ctl({verb, "--session", "zz"});
+    EXPECT_EQ(session.exit_code, 2);
+    EXPECT_THAT(session.err, HasSubstr("no session begins with 'zz'; rjctl status --all lists"));
+  }
+  daemon_.Attach("*", "memory", "nop");
+  EXPECT_EQ(Ctl({"report", "--attachment", "a1"}).exit_code, 3) << "known, and nothing yet";
+}
+
+TEST_F(WithDaemon, AnOffsetWithoutAnInstructionSaysWhereTheNextOnesAre) {
+  daemon_.Attach("*", "ds_*", "count-lanes");
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  agent.Admit(CodeObject(), 1);
+  const std::string inside = Ctl({"why-not-attached", "add_one", "0x2"}).out;
+  EXPECT_THAT(inside, HasSubstr("error[RJD-S012]: no instruction starts at offset 0x2; the nearest "
+                                "start at 0x0 and 0x"));
+  EXPECT_THAT(inside, HasSubstr("--> add_one+0x2"));
+  const std::string beyond = Ctl({"why-not-attached", "add_one", "65536"}).out;
+  EXPECT_THAT(beyond, HasSubstr("error[RJD-S012]: no instruction starts at offset 0x10000; the "
+                                "nearest start at 0x"));
+  EXPECT_THAT(beyond, Not(HasSubstr(" and 0x")));
+  EXPECT_THAT(Ctl({"why-not-attached", "add_one", "0"}).out, HasSubstr("error[RJD-A008]"))
+      << "an instruction, of which nothing was asked";
+}
+
+TEST_F(WithDaemon, EmptyListsSayWhyAndWhatNext) {
+  for (const char* verb : {"kernels", "sites"}) {
+    const ProgramResult nothing = Ctl({verb});
+    EXPECT_EQ(nothing.exit_code, 0);
+    EXPECT_EQ(nothing.out, "");
+    EXPECT_THAT(nothing.err, HasSubstr("no process has loaded a code object since rjdbid started"));
+    EXPECT_THAT(nothing.err, HasSubstr("rjctl attach"));
+  }
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  agent.Admit(CodeObject(), 1);
+  for (const char* verb : {"kernels", "sites"}) {
+    EXPECT_THAT(Ctl({verb}).err, HasSubstr("the bytes of no code object were sent (1 loaded)"));
+  }
+  const auto kernels_of = [&] {
+    const std::string table = Ctl({"code-objects"}).out;
+    std::istringstream row(table.substr(table.find('\n') + 1));
+    std::string hash, isa, size, unit, kernels;
+    row >> hash >> isa >> size >> unit >> kernels;
+    return kernels;
+  };
+  EXPECT_EQ(kernels_of(), "-");
+  daemon_.Attach("*", "ds_*", "nop");
+  agent.Admit(CodeObject(), 2);
+  EXPECT_EQ(kernels_of(), "2");
+  EXPECT_EQ(Ctl({"kernels"}).err, "");
+  EXPECT_THAT(Ctl({"kernels", "--kernel", "no_such"}).err, HasSubstr("none in the 1 code object"));
+}
+
+TEST_F(WithDaemon, NumbersAreInNaturalOrder) {
+  for (int i = 0; i < 11; ++i) daemon_.Attach("add_one", "global_store*", "count-waves");
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
+  for (const char* verb : {"coverage", "report"}) {
+    const std::string text = Ctl({verb}).out;
+    size_t before = 0;
+    for (const char* id : {"a1 ", "a2 ", "a3 ", "a9 ", "a10 ", "a11 "}) {
+      const size_t at = text.find(id);
+      ASSERT_NE(at, std::string::npos) << id << text;
+      EXPECT_GT(at, before) << verb << " " << id << "\n" << text;
+      before = at;
+    }
+  }
+}
+
+TEST_F(WithDaemon, OwnersAreListedOnceThereAreSome) {
+  daemon_.Attach("*", "ds_*", "nop");
+  EXPECT_THAT(Ctl({"status"}).out, Not(HasSubstr("OWNER")));
+  Ctl({"attach", "--kernel", "*", "--sites", "ds_*", "--probe", "nop", "--owner", "night shift"});
+  EXPECT_THAT(Ctl({"status"}).out, HasSubstr("OWNER"));
+  EXPECT_THAT(Ctl({"status"}).out, HasSubstr("  night shift\n"));
+}
+
+TEST_F(WithDaemon, CompletionOffersIdsNotFiles) {
+  daemon_.Attach("*", "ds_*", "nop");
+  daemon_.Attach("*", "ds_*", "nop");
+  const auto complete = [&](const std::string& words) {
+    return RunProgram({"/bin/bash", "-c",
+                       std::string("source <(") + RJDBI_RJCTL + " completion bash); COMP_WORDS=(" +
+                           RJDBI_RJCTL + " " + words +
+                           "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _rjctl; "
+                           "echo \"${COMPREPLY[@]}\""},
+                      environment_)
+        .out;
+  };
+  EXPECT_EQ(complete("detach ''"), "a1 a2\n");
+  EXPECT_EQ(complete("report --attachment ''"), "a1 a2\n");
+  EXPECT_EQ(complete("explain rjd-s00"),
+            "RJD-S001 RJD-S002 RJD-S003 RJD-S004 RJD-S005 RJD-S006 "
+            "RJD-S007 RJD-S008 RJD-S009\n");
+  EXPECT_EQ(complete("why-not-attached ''"), "\n");
+  EXPECT_THAT(complete("kernels /proc/self/c"), HasSubstr("/proc/self/cmdline"));
+}
+
 TEST_F(WithDaemon, RunPassesExitCodeAndEnvironmentThrough) {
   const TemporaryFolder folder;
   const std::string agent = folder.path() + "/agent.so";
@@ -250,6 +381,51 @@ TEST(Offline, ExitCodesAndErrors) {
   EXPECT_EQ(Parse<google::protobuf::Struct>(usage.out).fields().count("error"), 1u);
   EXPECT_THAT(Rjctl({"explain", "RJD-B001"}).out, HasSubstr("RJD-B001"));
   EXPECT_EQ(Rjctl({"explain", "RJD-X999"}).exit_code, 2);
+}
+
+TEST(Offline, ErrorsNameFileAndKind) {
+  const TemporaryFolder folder;
+  const std::string text = folder.path() + "/text";
+  WriteFile(text, "some text");
+  for (const char* verb : {"kernels", "sites"}) {
+    const ProgramResult result = Rjctl({verb, text});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("error: " + text + ": not an ELF file\n"));
+  }
+  const ProgramResult host = Rjctl({"kernels", "/proc/self/exe"});
+  EXPECT_THAT(host.err, HasSubstr("error: /proc/self/exe: ELF header"));
+  const std::string spec = "kernel=*,sites=*,probe=nop";
+  const ProgramResult admit = Rjctl({"admit", text, "--attach", spec});
+  EXPECT_EQ(admit.exit_code, 3);
+  EXPECT_THAT(admit.err, HasSubstr(text + ": not an ELF file"));
+  EXPECT_THAT(admit.out, HasSubstr("error[RJD-O001]: the bytes are not an ELF file\n"
+                                   "  observed: 9 bytes that begin with 73 6f 6d 65\n"));
+  const auto record = Parse<v1::AdmissionRecord>(
+      Rjctl({"admit", "/proc/self/exe", "--attach", spec, "-o", "json"}).out);
+  ASSERT_EQ(record.object_violations_size(), 1);
+  EXPECT_NE(record.object_violations(0).observed(), record.object_violations(0).message());
+
+  const std::string object = folder.path() + "/in.co";
+  WriteFile(object, CodeObject());
+  const ProgramResult sabotage =
+      Rjctl({"admit", object, "--attach", "kernel=*,sites=ds_*,probe=sabotage"});
+  EXPECT_EQ(sabotage.exit_code, 3);
+  EXPECT_THAT(sabotage.err, HasSubstr("error[RJD-A004]"));
+  EXPECT_THAT(sabotage.err, HasSubstr("allow-sabotage=true"));
+  EXPECT_THAT(sabotage.err, Not(HasSubstr("policy")));
+  EXPECT_THAT(Rjctl({"kernels", object}).out, Not(HasSubstr("OBJECT")));
+}
+
+TEST(Offline, MessagesArePlain) {
+  EXPECT_THAT(Rjctl({"--frob"}).err, HasSubstr("unknown option '--frob'"));
+  EXPECT_THAT(Rjctl({"frob"}).err, HasSubstr("unknown verb 'frob'"));
+  EXPECT_THAT(Rjctl({"explain", "rjd-b003"}).out, HasSubstr("RJD-B003: "));
+  EXPECT_THAT(Rjctl({"explain", "RJD-B003"}).out, HasSubstr("--max-injected-instructions"));
+  const ProgramResult none = Rjctl({"--socket", "/nonexistent", "status"});
+  EXPECT_EQ(none.err,
+            "error: no rjdbid answers on /nonexistent: there is no such socket\n"
+            "help: start rjdbid (systemctl start rjdbid.socket, or rjdbid by hand), or name its "
+            "socket with --socket or RJDBI_CONTROL_SOCKET\n");
 }
 
 TEST(Offline, ColourOnlyWhenAsked) {

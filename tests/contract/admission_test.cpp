@@ -369,6 +369,70 @@ TEST(Admission, InstructionBudget) {
   }
 }
 
+// Probes of several attachments at one site share the budget of an event.
+TEST(Admission, AttachmentsShareASiteInTheirOrder) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  std::vector<v1::Attachment> attachments;
+  for (int i = 1; i <= 30; ++i) {
+    attachments.push_back(Attach("a" + std::to_string(i), "scale", "global_store*", "count-waves"));
+  }
+  const Admission admission = AdmitAll(object, attachments);
+  ExpectConserved(admission);
+  ASSERT_EQ(admission.record.decisions_size(), 30);
+  std::vector<std::string> holders;
+  for (const v1::Decision& d : admission.record.decisions()) {
+    SCOPED_TRACE(d.attachment_id());
+    if (IsAttached(d)) {
+      EXPECT_EQ(d.attachment_id(), "a" + std::to_string(holders.size() + 1)) << "the first ones";
+      EXPECT_LE(d.delta().injected_instructions(), 64u);
+      holders.push_back(d.attachment_id());
+      continue;
+    }
+    EXPECT_EQ(d.outcome(), v1::OVER_BUDGET);
+    ASSERT_EQ(d.violations_size(), 1);
+    const v1::Violation& v = d.violations(0);
+    EXPECT_EQ(v.constraint_id(), id::kInstructionBudget);
+    EXPECT_EQ(std::vector<std::string>(v.taken_by().begin(), v.taken_by().end()), holders);
+    EXPECT_THAT(v.message(), HasSubstr("with this probe the site executes "));
+  }
+  EXPECT_GE(holders.size(), 2u);
+  EXPECT_LT(holders.size(), 30u);
+
+  // A modest neighbour is not outvoted: its own limit holds for the site.
+  attachments.resize(3);
+  attachments[0].mutable_spec()->mutable_budget()->set_max_injected_instructions_per_event(
+      admission.record.decisions(0).effects().instructions() + 2);
+  const Admission modest = AdmitAll(object, attachments);
+  ASSERT_TRUE(IsAttached(modest.record.decisions(0)));
+  for (const int i : {1, 2}) {
+    const v1::Decision& d = modest.record.decisions(i);
+    ASSERT_EQ(d.violations_size(), 1);
+    EXPECT_THAT(d.violations(0).limit(), HasSubstr("an earlier attachment"));
+    ASSERT_EQ(d.violations(0).taken_by_size(), 1);
+    EXPECT_EQ(d.violations(0).taken_by(0), "a1");
+  }
+}
+
+TEST(Admission, AttachmentsOfAnObjectAreLimited) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  Policy policy = DefaultPolicy();
+  policy.max_attachments_per_object = 3;
+  std::vector<v1::Attachment> attachments;
+  for (int i = 1; i <= 12; ++i) {
+    attachments.push_back(
+        Attach("a" + std::to_string(i), i == 1 ? "no_such" : "scale", "global_store*", "nop"));
+  }
+  const v1::AdmissionRecord record = AdmitAll(object, attachments, policy).record;
+  std::set<std::string> judged;
+  for (const v1::Decision& d : record.decisions()) judged.insert(d.attachment_id());
+  EXPECT_EQ(judged, (std::set<std::string>{"a2", "a3", "a4"}));
+  EXPECT_GT(record.patched_size(), 0u) << "these are in place";
+  ASSERT_EQ(record.object_violations_size(), 1);
+  EXPECT_EQ(record.object_violations(0).constraint_id(), id::kTooManyAttachments);
+  EXPECT_THAT(record.object_violations(0).message(), HasSubstr("the last 8 are left out"));
+  EXPECT_EQ(record.coverage_size(), 12) << "each has a row";
+}
+
 TEST(Admission, TelemetryBudgetKeepsTheFirstSites) {
   v1::Attachment asked = Attach("a1", "*", "memory", "count-waves");
   asked.mutable_spec()->mutable_budget()->set_expected_events_per_second(1000);

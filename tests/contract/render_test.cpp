@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "contract/coverage.h"
+#include "contract/natural_order.h"
+
 namespace rjdbi::contract {
 namespace {
 
@@ -95,6 +98,56 @@ TEST(Render, CoverageShowsReasonsAndUnmatchedAttachments) {
   EXPECT_THAT(text, HasSubstr("scale(float*, int)"));
   EXPECT_THAT(text, HasSubstr("RJD-S005 x2"));
   EXPECT_THAT(text, HasSubstr("attachment a2 covers no kernel"));
+}
+
+TEST(Render, DegradationsAreNamed) {
+  v1::Coverage c;
+  c.set_kernel("k");
+  c.set_attachment_id("a10");
+  c.set_requested(5);
+  c.set_attached(2);
+  c.set_degraded(3);
+  CountReason(*c.mutable_degradations(), "RJD-D003", 2);
+  CountReason(*c.mutable_degradations(), "RJD-D001", 1);
+  google::protobuf::RepeatedPtrField<v1::Coverage> rows;
+  *rows.Add() = c;
+  c.set_attachment_id("a2");
+  c.clear_degradations();
+  *rows.Add() = c;
+  const std::string table = RenderCoverage(rows);
+  EXPECT_THAT(table, HasSubstr("RJD-D001 x1, RJD-D003 x2"));
+  EXPECT_LT(table.find("a2 "), table.find("a10 "));
+  v1::Coverage total;
+  for (const v1::Coverage& row : rows) AddCoverage(total, row);
+  EXPECT_EQ(RenderTotal(total),
+            "10 sites requested: 4 attached, 6 degraded (RJD-D001 x1, RJD-D003 x2), 0 refused; "
+            "0 instructions not selected");
+
+  google::protobuf::RepeatedPtrField<v1::Decision> decisions;
+  for (const uint64_t offset : {0x10, 0x20}) {
+    v1::Decision& d = *decisions.Add();
+    d.set_outcome(v1::ATTACH_WITH_DECLARED_DEGRADATION);
+    d.mutable_site()->mutable_location()->set_kernel("k");
+    d.mutable_site()->mutable_location()->set_kernel_offset(offset);
+    *d.add_degradations() = MakeDegradation(id::kDrainsWaits, "waits");
+  }
+  EXPECT_EQ(RenderDegradations(decisions),
+            "degraded[RJD-D001]: waits\n"
+            "  --> k+0x10\n"
+            "  help: allow growth of the register allocation if timing matters at this site.\n"
+            "  and 1 more site: +0x20\n");
+  EXPECT_EQ(RenderRefusals(decisions), "");
+}
+
+TEST(Order, NumbersCompareByValue) {
+  const char* const kOrdered[] = {"",    "#2",   "#10",   "a1",     "a01x", "a2",
+                                  "a10", "a10b", "a10c2", "a10c11", "b"};
+  for (size_t i = 0; i < std::size(kOrdered); ++i) {
+    for (size_t j = 0; j < std::size(kOrdered); ++j) {
+      EXPECT_EQ(NaturalLess(kOrdered[i], kOrdered[j]), i < j) << kOrdered[i] << " " << kOrdered[j];
+    }
+  }
+  EXPECT_NE(NaturalLess("a01", "a1"), NaturalLess("a1", "a01"));
 }
 
 TEST(Render, EntryIsWrapped) {

@@ -1,10 +1,14 @@
 // rjdbid as its peers see it: a real process, real sockets, the true protocol.
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -334,6 +338,65 @@ TEST(Reports, TheLatestCountersAndTheGaps) {
   EXPECT_EQ(agent.Report(gaps).code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Beyond the latest 512 processes only sums are kept.
+TEST(Reports, NoTotalEverFalls) {
+  constexpr uint64_t kProcesses = 520, kFolded = kProcesses - 512;
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  for (uint64_t i = 0; i < kProcesses; ++i) {
+    ASSERT_TRUE(agent.Open().ok());
+    ASSERT_EQ(agent.Admit(CodeObject(), 7).decision.counter_count(), 2u);
+    v1::ReportRequest request;
+    request.set_session_id(agent.session_id);
+    request.add_loads()->set_load_id(7);
+    request.mutable_loads(0)->add_counters(10);
+    request.mutable_loads(0)->add_counters(1);
+    request.add_gaps()->set_kind(v1::GAP_DEADLINE_EXCEEDED);
+    ASSERT_TRUE(agent.Report(request).ok());
+    ASSERT_TRUE(agent.Close().ok());
+  }
+  const auto sum = [](const v1::GetReportReply& report) {
+    uint64_t total = 0;
+    for (const v1::SiteCount& count : report.counts()) total += count.count();
+    return total;
+  };
+  const v1::GetReportReply report = daemon.Report();
+  EXPECT_EQ(daemon.Status().sessions_size(), 512);
+  EXPECT_EQ(sum(report), 11 * kProcesses);
+  EXPECT_EQ(report.counts_size(), 2 * 512 + 2);
+  EXPECT_EQ(report.coverage().folded_processes(), kFolded);
+  EXPECT_EQ(report.coverage().folded_gaps(), kFolded);
+  EXPECT_EQ(report.coverage().gaps_size(), 512);
+  EXPECT_EQ(report.coverage().total().requested(), 2u);
+  for (const v1::SiteCount& count : report.counts()) {
+    EXPECT_TRUE(count.final());
+    EXPECT_EQ(count.location().kernel(), "add_one");
+    EXPECT_EQ(count.probe(), "count-waves");
+  }
+
+  // What is folded is history like all else: after detaching, only when asked for;
+  // and it does not outweigh what another attachment has.
+  EXPECT_TRUE(daemon.Detach("a1").ok());
+  EXPECT_EQ(sum(daemon.Report()), 0u);
+  EXPECT_EQ(sum(daemon.Report(/*include_detached=*/true)), 11 * kProcesses);
+  for (uint64_t i = 0; i < 512; ++i) {
+    ASSERT_TRUE(agent.Open().ok());
+    ASSERT_TRUE(agent.Close().ok());
+  }
+  const v1::GetReportReply all = daemon.Report(/*include_detached=*/true);
+  EXPECT_EQ(all.counts_size(), 2) << "all of them folded";
+  EXPECT_EQ(sum(all), 11 * kProcesses);
+  EXPECT_EQ(all.coverage().total().requested(), 2u);
+  EXPECT_EQ(all.coverage().total().attached(), 2u);
+  const ProgramResult table =
+      RunProgram({RJDBI_RJCTL, "--socket", daemon.control_socket(), "report", "--all"});
+  EXPECT_THAT(table.out, HasSubstr("520 processes that are gone and no longer listed, with 520 "
+                                   "gaps: only in the sums\n"));
+  EXPECT_THAT(table.out, HasSubstr("520 gaps\n"));
+}
+
 TEST(Load, SixtyFourAgentsAtOnce) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();
@@ -501,6 +564,77 @@ TEST(Process, TakesOverSocketsFromTheServiceManager) {
   EXPECT_TRUE(std::filesystem::exists(agent_socket)) << "not ours to remove";
 }
 
+// What systemd would hear on $NOTIFY_SOCKET.
+class NotifySocket {
+ public:
+  explicit NotifySocket(const std::string& path)
+      : fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    bound_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~NotifySocket() { close(fd_); }
+  bool bound() const { return bound_; }
+  // The next message; "" when none comes in time.
+  std::string Next(int timeout_ms = 20000) {
+    pollfd readable = {fd_, POLLIN, 0};
+    if (poll(&readable, 1, timeout_ms) <= 0) return "";
+    char text[1024];
+    const ssize_t size = recv(fd_, text, sizeof(text), 0);
+    return size > 0 ? std::string(text, static_cast<size_t>(size)) : "";
+  }
+  // The next message that is no sign of life.
+  std::string NextEvent() {
+    std::string text;
+    do {
+      text = Next();
+    } while (text.rfind("WATCHDOG=1", 0) == 0);
+    return text;
+  }
+
+ private:
+  const int fd_;
+  bool bound_ = false;
+};
+
+TEST(Process, TellsTheServiceManagerHowItIs) {
+  using ::testing::StartsWith;
+  const TemporaryFolder folder;
+  NotifySocket manager(folder.path() + "/notify");
+  ASSERT_TRUE(manager.bound());
+  Daemon daemon;
+  setenv("NOTIFY_SOCKET", (folder.path() + "/notify").c_str(), 1);
+  setenv("WATCHDOG_USEC", "400000", 1);
+  const bool started = daemon.Start();
+  unsetenv("NOTIFY_SOCKET");
+  unsetenv("WATCHDOG_USEC");
+  ASSERT_TRUE(started) << daemon.log();
+  EXPECT_EQ(manager.Next(), "READY=1");
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_THAT(manager.Next(), StartsWith("WATCHDOG=1\nSTATUS=0 attachments, 0 processes"));
+  }
+  // Twice as often as asked. Without the watchdog the status comes every 5 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6 * 5 / 2));
+  daemon.Attach("*", "ds_*", "nop");
+  std::string status;
+  for (int i = 0; i < 50 && status.find("1 attachments") == std::string::npos; ++i) {
+    status = manager.Next();
+  }
+  EXPECT_THAT(status, HasSubstr("STATUS=1 attachments"));
+
+  for (const char* config : {"report_interval_ms: 60\n", "report_interval_ms: soon\n"}) {
+    WriteFile(daemon.config_file(), config);
+    kill(daemon.pid(), SIGHUP);
+    EXPECT_EQ(manager.NextEvent(), "RELOADING=1") << config;
+    EXPECT_EQ(manager.NextEvent(), "READY=1") << config;
+  }
+  EXPECT_EQ(daemon.Stop(SIGTERM), 0);
+  EXPECT_EQ(manager.NextEvent(), "STOPPING=1");
+  EXPECT_EQ(manager.Next(0), "") << "nothing after that";
+}
+
 struct ConfigCase {
   const char* text;
   const char* expected;  // after the file's name; nullptr: right
@@ -521,6 +655,9 @@ TEST(Config, ProblemsHavePositions) {
       {"agent_socket: relative\n", ":1:15: 'agent_socket': expected an absolute path"},
       {"cache: {max_bytes: 1}\ncache: {max_bytes: 2}\n", ":2:1: key 'cache' is given twice"},
       {"a: [1\n", ":2:1:"},
+      {"budgets:\n  defaults:\n    expected_events_per_second: 4\n", nullptr},
+      {"budgets:\n  ceilings:\n    expected_events_per_second: 4\n",
+       ":3:5: unknown key 'budgets.ceilings.expected_events_per_second'"},
   };
   for (const ConfigCase& c : cases) {
     const TemporaryFolder folder;

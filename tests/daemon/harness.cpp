@@ -117,6 +117,7 @@ std::string Sha256(const std::string& bytes) {
 }
 
 std::string CodeObject() { return ReadFile(RJDBI_TEST_CODE_OBJECT); }
+std::string ClauseObject() { return ReadFile(RJDBI_TEST_CLAUSE_OBJECT); }
 
 ProgramResult RunProgram(const std::vector<std::string>& command,
                          const std::vector<std::string>& environment) {

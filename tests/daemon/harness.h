@@ -41,6 +41,8 @@ std::string Sha256(const std::string& bytes);  // 32 raw bytes
 // A code object that the build compiled for gfx90a: kernels "add_one" and
 // "lds_sum".
 std::string CodeObject();
+// One for gfx1030 whose kernel "gather" has four loads in a clause.
+std::string ClauseObject();
 
 // rjdbid, as installed, in a folder of its own.
 class Daemon {

@@ -193,6 +193,22 @@ class CommandLines(unittest.TestCase):
                          ["why-not-attached", "*", "0xffffffffffffffff"]):
                 self.assertIn(daemon.ctl(*verb, check=False).returncode, (0, 3, 4))
 
+    def test_names_that_nothing_is_known_of(self):
+        with harness.daemon() as daemon:
+            daemon.attach("*", "global_store*", "nop")
+            self.assertIn("PASS", daemon.run_program(*loader(GOOD)).stdout)
+            for verb in ("coverage", "report"):
+                for option in (["--attachment", "a2"], ["--session", "no-such"]):
+                    result = daemon.ctl(verb, *option, "-o", "json", check=False)
+                    self.assertEqual(result.returncode, 2, result.stderr)
+                    error = json.loads(result.stdout)["error"]
+                    self.assertIn("rjctl status", error["message"])
+                self.assertEqual(daemon.ctl(verb, "--attachment", "a1").returncode, 0)
+            for offset in ("0x2", "0xfffffff0"):
+                why = daemon.json("why-not-attached", "loader_kernel", offset)
+                self.assertEqual([v["constraintId"] for v in why["violations"]], ["RJD-S012"])
+                self.assertIn("nearest start at 0x", why["violations"][0]["message"])
+
     def test_the_last_offset(self):
         for offset in ("0xffffffffffffffff", "0x10000", "0x1"):
             result = harness.run([harness.RJCTL, "-o", "json", "admit", GOOD, "--attach",

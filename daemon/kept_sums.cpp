@@ -1,0 +1,77 @@
+#include "daemon/kept_sums.h"
+
+#include <algorithm>
+
+namespace rjdbi::daemon {
+namespace {
+
+constexpr size_t kMaxRefusedObjects = 1024;  // of one attachment
+
+}  // namespace
+
+void KeptSums::AddProcess(uint64_t gaps) {
+  ++processes_;
+  gaps_ += gaps;
+}
+
+KeptSums::OfAttachment& KeptSums::Of(const std::string& id) {
+  if (attachments_.size() >= kMaxAttachments && attachments_.count(id) == 0) {
+    const auto oldest = std::min_element(
+        attachments_.begin(), attachments_.end(),
+        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    places_ -= oldest->second.counts.size() + oldest->second.coverage.size();
+    attachments_.erase(oldest);
+  }
+  OfAttachment& of = attachments_[id];
+  of.used = ++clock_;
+  return of;
+}
+
+void KeptSums::AddCount(v1::SiteCount count) {
+  OfAttachment& of = Of(count.attachment_id());
+  auto place = std::tuple(count.code_object_sha256(), count.location().kernel(),
+                          count.location().kernel_offset());
+  if (places_ >= kMaxPlaces && of.counts.count(place) == 0) {
+    place = {};
+    count.clear_code_object_sha256();
+    count.clear_location();
+  }
+  count.clear_session_id();
+  count.clear_load_id();
+  const auto [found, fresh] = of.counts.try_emplace(place, count);
+  if (fresh) {
+    ++places_;
+    return;
+  }
+  found->second.set_count(found->second.count() + count.count());
+  found->second.set_final(found->second.final() && count.final());
+}
+
+// As with listed processes, a kernel counts once, and a load that is in place wins.
+void KeptSums::AddCoverage(const LoadRecord& load, v1::Coverage coverage) {
+  OfAttachment& of = Of(coverage.attachment_id());
+  const auto key = std::pair(load.sha256, coverage.kernel());
+  const auto found = of.coverage.find(key);
+  if (found == of.coverage.end()) {
+    if (places_ >= kMaxPlaces) return;
+    ++places_;
+  } else if (found->second.in_place) {
+    return;
+  }
+  of.coverage[key] = {std::move(coverage), load.in_place()};
+}
+
+void KeptSums::Add(const LoadRecord& load) {
+  if (load.decision == nullptr) return;
+  for (v1::SiteCount& count : CountsOf(load)) AddCount(std::move(count));
+  for (const v1::Coverage& part : load.decision->record.coverage()) {
+    AddCoverage(load, CoverageOf(load, part));
+  }
+  if (load.decision->record.object_violations().empty() || load.question == nullptr) return;
+  for (const std::string& id : load.question->ids) {
+    std::set<std::string>& objects = Of(id).refused_objects;
+    if (objects.size() < kMaxRefusedObjects) objects.insert(load.sha256);
+  }
+}
+
+}  // namespace rjdbi::daemon
