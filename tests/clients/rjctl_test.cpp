@@ -275,6 +275,29 @@ TEST_F(WithDaemon, NumbersAreInNaturalOrder) {
   }
 }
 
+TEST_F(WithDaemon, ZerosOfTheRuntimesOwnKernelsAreLeftOut) {
+  daemon_.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(ClauseObject(), 1).decision.counter_count(), 2u);
+  // The table of counts ends with an empty line; coverage leaves nothing out here.
+  const auto counts = [&](std::vector<std::string> arguments) {
+    const ProgramResult report = Ctl(std::move(arguments));
+    return report.out.substr(0, report.out.find("\n\n")) + report.err;
+  };
+  EXPECT_THAT(counts({"report"}), HasSubstr("  gather "));
+  EXPECT_THAT(counts({"report"}), Not(HasSubstr("  __amd_rocclr_fill ")));
+  EXPECT_THAT(counts({"report"}), HasSubstr("1 row of the runtime's own kernels"));
+  EXPECT_THAT(counts({"report", "--all"}), HasSubstr("  __amd_rocclr_fill "));
+  EXPECT_THAT(Ctl({"coverage"}).out, HasSubstr("__amd_rocclr_fill")) << "a site was asked for";
+  v1::ReportRequest request;
+  request.set_session_id(agent.session_id);
+  request.add_loads()->set_load_id(1);
+  for (int i = 0; i < 2; ++i) request.mutable_loads(0)->add_counters(3);
+  ASSERT_TRUE(agent.Report(request).ok());
+  EXPECT_THAT(counts({"report"}), HasSubstr("  __amd_rocclr_fill ")) << "counted";
+}
+
 TEST_F(WithDaemon, OwnersAreListedOnceThereAreSome) {
   daemon_.Attach("*", "ds_*", "nop");
   EXPECT_THAT(Ctl({"status"}).out, Not(HasSubstr("OWNER")));
