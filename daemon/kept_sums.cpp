@@ -15,7 +15,7 @@ void KeptSums::AddProcess(uint64_t gaps) {
 }
 
 KeptSums::OfAttachment& KeptSums::Of(const std::string& id) {
-  if (attachments_.size() >= kMaxAttachments && attachments_.count(id) == 0) {
+  if (attachments_.size() >= max_attachments_ && attachments_.count(id) == 0) {
     const auto oldest = std::min_element(
         attachments_.begin(), attachments_.end(),
         [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
@@ -31,7 +31,7 @@ void KeptSums::AddCount(v1::SiteCount count) {
   OfAttachment& of = Of(count.attachment_id());
   auto place = std::tuple(count.code_object_sha256(), count.location().kernel(),
                           count.location().kernel_offset());
-  if (places_ >= kMaxPlaces && of.counts.count(place) == 0) {
+  if (places_ >= max_places_ && of.counts.count(place) == 0) {
     place = {};
     count.clear_code_object_sha256();
     count.clear_location();
@@ -53,7 +53,7 @@ void KeptSums::AddCoverage(const LoadRecord& load, v1::Coverage coverage) {
   const auto key = std::pair(load.sha256, coverage.kernel());
   const auto found = of.coverage.find(key);
   if (found == of.coverage.end()) {
-    if (places_ >= kMaxPlaces) return;
+    if (places_ >= max_places_) return;
     ++places_;
   } else if (found->second.in_place) {
     return;

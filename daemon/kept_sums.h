@@ -16,14 +16,14 @@
 
 namespace rjdbi::daemon {
 
-// Bounded: beyond kMaxPlaces the counts of further places go into one without a
-// place, and coverage of further kernels is not kept; beyond kMaxAttachments the one
+// Bounded: beyond `max_places` the counts of further places go into one without a
+// place, and coverage of further kernels is not kept; beyond `max_attachments` the one
 // that has received nothing for longest is dropped (attachments that exist receive
 // more with each process).
 class KeptSums {
  public:
-  static constexpr size_t kMaxPlaces = size_t{1} << 18;
-  static constexpr size_t kMaxAttachments = 4096;
+  explicit KeptSums(size_t max_places = size_t{1} << 18, size_t max_attachments = 4096)
+      : max_places_(max_places), max_attachments_(max_attachments) {}
 
   struct KernelCoverage {
     v1::Coverage coverage;
@@ -49,6 +49,7 @@ class KeptSums {
   void AddCount(v1::SiteCount count);
   void AddCoverage(const LoadRecord& load, v1::Coverage coverage);
 
+  size_t max_places_, max_attachments_;
   std::map<std::string, OfAttachment> attachments_;
   size_t places_ = 0;
   uint64_t processes_ = 0, gaps_ = 0, clock_ = 0;

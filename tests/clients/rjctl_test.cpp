@@ -273,6 +273,11 @@ TEST_F(WithDaemon, NumbersAreInNaturalOrder) {
       before = at;
     }
   }
+  // Not all of them fit: who is in, is said by name.
+  const std::string why = Ctl({"why-not-attached", "add_one"}).out;
+  EXPECT_THAT(why, HasSubstr("error[RJD-B003]: with this probe the site executes "));
+  EXPECT_THAT(why, HasSubstr("  taken by: a1, a2, "));
+  EXPECT_THAT(why, Not(HasSubstr("#")));
 }
 
 TEST_F(WithDaemon, ZerosOfTheRuntimesOwnKernelsAreLeftOut) {

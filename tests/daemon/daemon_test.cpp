@@ -437,6 +437,29 @@ TEST(Policy, RefusalsAreRepliesAndReloadChangesThem) {
   EXPECT_TRUE(daemon.Attach("*", "ds_*", "sabotage", true).has_attachment());
 }
 
+TEST(Policy, AnObjectIsJudgedForSoManyAttachments) {
+  Daemon daemon("limits: {max_attachments_per_object: 2}\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  for (int i = 0; i < 4; ++i) daemon.Attach("add_one", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  EXPECT_EQ(agent.Admit(CodeObject(), 1).decision.counter_count(), 2u);
+  const v1::GetReportReply report = daemon.Report();
+  ASSERT_EQ(report.counts_size(), 2);
+  EXPECT_EQ(report.counts(0).attachment_id(), "a1");
+  EXPECT_EQ(report.counts(1).attachment_id(), "a2");
+  ASSERT_EQ(report.coverage().refused_objects_size(), 1);
+  const v1::CodeObjectSummary& object = report.coverage().refused_objects(0);
+  EXPECT_EQ(object.verdict(), v1::PATCHED);
+  ASSERT_EQ(object.object_violations_size(), 1);
+  EXPECT_EQ(object.object_violations(0).constraint_id(), "RJD-A009");
+  ASSERT_EQ(report.coverage().unmatched_attachments_size(), 2) << "a3 and a4 have nothing";
+  // Room that becomes free goes to the next in line.
+  EXPECT_TRUE(daemon.Detach("a1").ok());
+  EXPECT_EQ(agent.Admit(CodeObject(), 2).decision.counter_count(), 2u);
+  EXPECT_EQ(daemon.Report().coverage().unmatched_attachments_size(), 1);
+}
+
 TEST(Policy, WhyNotAttachedSaysWhatIsMissing) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();
@@ -648,6 +671,8 @@ TEST(Config, ProblemsHavePositions) {
       {"no_such_key: 1\n", ":1:1: unknown key 'no_such_key'"},
       {"cache:\n  max_byte: 1\n", ":2:3: unknown key 'cache.max_byte'"},
       {"report_interval_ms: soon\n", ":1:21: 'report_interval_ms': expected a whole number"},
+      {"limits: {max_attachments_per_object: 0}\n",
+       ":1:38: 'limits.max_attachments_per_object': 0 is out of range"},
       {"limits: {max_sessions: 0}\n", ":1:24: 'limits.max_sessions': 0 is out of range"},
       {"log: {level: loud}\n", ":1:14: 'log.level': expected one of"},
       {"cache: 5\n", ":1:8: 'cache' takes a map of keys"},
