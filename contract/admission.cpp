@@ -123,13 +123,12 @@ struct Asked {
   bool matched = false;
 };
 
-// A decision on its way: the record's index, and the plan when there is one.
+// A decision on its way: the record's index, and where its plan applies.
 struct Candidate {
   size_t decision = 0;
   size_t asked = 0;
   const KernelAnalysis* kernel = nullptr;
   uint32_t instruction = 0;
-  SitePlan plan;
 };
 
 class Engine {
@@ -198,8 +197,11 @@ class Engine {
   std::vector<std::vector<size_t>> wanted_;  // by kernel: indices of asked_
   std::optional<CodeObject> object_;
   std::map<uint32_t, std::unique_ptr<patch::Isa>> isas_;  // by wavefront size
+  patch::ObjectFacts facts_;
+  InferenceMemo inferences_;
   std::map<size_t, std::unique_ptr<KernelAnalysis>> analyses_;
   std::vector<Candidate> candidates_;
+  std::vector<SitePlan> plans_;  // parallel to candidates
   uint32_t next_counter_ = 0;
   struct CoverageKey {
     size_t kernel, asked;
@@ -283,7 +285,7 @@ const KernelAnalysis* Engine::Analyse(size_t index) {
     }
     isa = *std::move(created);
   }
-  auto analysis = KernelAnalysis::Create(*object_, index, *isa);
+  auto analysis = KernelAnalysis::Create(*object_, index, *isa, &facts_);
   if (!analysis.ok()) {
     *record().add_object_violations() =
         MakeViolation(id::kKernelUnreadable, StrCat("kernel ", kernel.name),
@@ -340,8 +342,9 @@ void Engine::JudgeKernel(size_t index) {
     JudgeAttachment(i, *kernel);
     planned |= candidates_.size() > before;
   }
-  // Instructions are the bulk of memory: keep only kernels with a plan.
-  if (kernel != nullptr && !planned) analyses_.erase(index);
+  // Keep what plans and their emission need.
+  if (kernel != nullptr) kernel->ReleaseSets();
+  if (!planned) analyses_.erase(index);
 }
 
 void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
@@ -400,7 +403,8 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
   TakeSite(a, kernel, i, *d);
   Degrade(kernel, *plan, d);
   if (Counts(a)) d->set_counter_index(next_counter_++);
-  candidates_.push_back({index, asked, &kernel, i, *std::move(plan)});
+  candidates_.push_back({index, asked, &kernel, i});
+  plans_.push_back(*std::move(plan));
 }
 
 // A site that is full for a probe is full for the same probe of a later attachment:
@@ -466,10 +470,10 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
     input.telemetry_begin = uint64_t{counter} * 8;
     input.telemetry_end = input.telemetry_begin + 8;
   }
-  Inference inference = InferEffects(input, kernel.isa());
+  const Inference& inference = inferences_.Infer(input, kernel.isa());
   std::vector<v1::Violation> broken =
       CheckManifest(inference, a.probe->manifest, d->site().location());
-  *d->mutable_effects() = std::move(inference.effects);
+  *d->mutable_effects() = inference.effects;
   for (v1::Violation& v : broken) Refuse(d, v1::REJECTED_EFFECT, std::move(v));
   return broken.empty();
 }
@@ -541,11 +545,17 @@ void Engine::RefuseCandidate(Candidate& c, v1::Outcome outcome, v1::Violation vi
 }
 
 void Engine::Drop(const std::set<size_t>& gone) {
-  std::vector<Candidate> kept;
+  size_t kept = 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (gone.count(i) == 0) kept.push_back(std::move(candidates_[i]));
+    if (gone.count(i) != 0) continue;
+    if (kept != i) {
+      candidates_[kept] = candidates_[i];
+      plans_[kept] = std::move(plans_[i]);
+    }
+    ++kept;
   }
-  candidates_ = std::move(kept);
+  candidates_.resize(kept);
+  plans_.resize(kept);
 }
 
 void Engine::RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
@@ -556,6 +566,7 @@ void Engine::RefuseAll(std::string_view id, const std::string& observed, const s
                     MakeViolation(id, observed, limit, decision(c)->site().location(), message));
   }
   candidates_.clear();
+  plans_.clear();
 }
 
 // Counters are dense: after refusals the remaining plans are made anew for their
@@ -563,7 +574,8 @@ void Engine::RefuseAll(std::string_view id, const std::string& observed, const s
 // was possible before is no longer, which is a bug.
 bool Engine::Renumber() {
   uint32_t next = 0;
-  for (Candidate& c : candidates_) {
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& c = candidates_[i];
     Asked& a = asked_[c.asked];
     v1::Decision* d = decision(c);
     if (!Counts(a)) continue;
@@ -576,7 +588,7 @@ bool Engine::Renumber() {
     auto planned = rewriter_.Plan(*c.kernel, c.instruction, request);
     auto* plan = std::get_if<SitePlan>(&planned);
     if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, counter, d)) return false;
-    c.plan = std::move(*plan);
+    plans_[i] = std::move(*plan);
     d->set_counter_index(counter);
   }
   next_counter_ = next;
@@ -654,11 +666,9 @@ void Engine::EmitAndValidate() {
       return RefuseAll(id::kEngineFault, "a plan could not be repeated", "deterministic plans",
                        "a plan could not be repeated for another counter");
     }
-    std::vector<SitePlan> plans;
     std::vector<const KernelAnalysis*> kernels;
-    for (const Candidate& c : candidates_) plans.push_back(c.plan);
     for (const auto& [index, analysis] : analyses_) kernels.push_back(analysis.get());
-    auto result = rewriter_.Emit(*object_, kernels, plans);
+    auto result = rewriter_.Emit(*object_, kernels, plans_);
     if (!result.ok()) {
       const std::string message(result.status().message());
       return RefuseAll(id::kEngineFault, message, "no failure", message);
@@ -676,7 +686,7 @@ void Engine::EmitAndValidate() {
       continue;
     }
     if (GiveUpForGrowth(result->code_growth)) continue;
-    const ValidationReport report = ValidateImage(*object_, kernels, plans, *result);
+    const ValidationReport report = ValidateImage(*object_, kernels, plans_, *result);
     if (!report.findings.empty()) {
       const ValidationFinding& f = report.findings.front();
       const std::string where =

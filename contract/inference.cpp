@@ -63,6 +63,9 @@ bool Within(const Mask& a, const Mask& b) {
   return WordWithin(a.lo, b.lo) && (!a.wave64 || WordWithin(a.hi, b.hi));
 }
 
+constexpr uint64_t kCounterStep = 8;                   // bytes
+constexpr uint64_t kNearCounters = uint64_t{1} << 31;  // far below where addresses are doubted
+
 bool IsVector(uint16_t reg) { return reg >= kVgpr0; }
 bool IsSgpr(uint16_t reg) { return reg < kVccLo; }
 
@@ -82,10 +85,13 @@ struct State {
   bool drained_vector = false, drained_lds = false, drained_scalar = false;
 };
 
-State InitialState() {
-  State s;
-  for (uint16_t r = 0; r < kNumRegisters; ++r) s.cells[r].value = Value::Original(r);
-  return s;
+const State& InitialState() {
+  static const State initial = [] {
+    State s;
+    for (uint16_t r = 0; r < kNumRegisters; ++r) s.cells[r].value = Value::Original(r);
+    return s;
+  }();
+  return initial;
 }
 
 bool SameMask(const Mask& a, const Mask& b) { return Within(a, b) && Within(b, a); }
@@ -273,9 +279,7 @@ void Interpreter::Write(State* s, uint16_t reg, Value value) {
 }
 
 void Interpreter::WriteUnknown(State* s, const RegisterSet& regs, const RegisterSet& except) {
-  for (uint16_t r = 0; r < kNumRegisters; ++r) {
-    if (regs.Has(r) && !except.Has(r)) Write(s, r, {});
-  }
+  (regs - except).ForEach([&](uint16_t r) { Write(s, r, {}); });
 }
 
 Value Interpreter::Operand(const State& s, const InstructionOperand& op, unsigned word) const {
@@ -389,28 +393,26 @@ void Interpreter::NoteReads(const State& s, const Instruction& ins) {
   // DS and FLAT forms claim M0 and FLAT_SCRATCH; global forms use neither.
   if (ins.memory == MemoryKind::kGlobal || ins.memory == MemoryKind::kLds) uses.Remove(kM0);
   if (ins.opcode == "v_writelane_b32") uses -= ins.defs | ins.partial_defs;
-  for (uint16_t r = 0; r < kNumRegisters; ++r) {
-    if (!uses.Has(r) || reported_reads_.Has(r)) continue;
-    if (!wave64() && r == kExecHi) continue;
-    if (!in_.live.Has(r) && !AlwaysProtected(r)) continue;
+  (uses - reported_reads_).ForEach([&](uint16_t r) {
+    if (!wave64() && r == kExecHi) return;
+    if (!in_.live.Has(r) && !AlwaysProtected(r)) return;
     const Cell& c = s.cells[r];
-    if (!(c.value == Value::Original(r))) continue;
+    if (!(c.value == Value::Original(r))) return;
     reported_reads_.Add(r);
     Observe(Kind::kRead, 0, ReadClass(r), RegisterName(r));
-  }
+  });
 }
 
 void Interpreter::NoteWrites(const State& s, const Instruction& ins) {
   const bool drained = s.drained_vector && s.drained_lds && s.drained_scalar;
   const RegisterSet writes = ins.defs | ins.partial_defs;
-  for (uint16_t r = 0; r < kNumRegisters; ++r) {
-    if (!writes.Has(r)) continue;
+  writes.ForEach([&](uint16_t r) {
     last_write_[r] = static_cast<uint32_t>(ins.offset);
     if (in_.pending.Has(r) && !drained && !reported_pending_.Has(r)) {
       reported_pending_.Add(r);
       Observe(Kind::kLoadInFlight, 0, RegisterName(r));
     }
-  }
+  });
 }
 
 // Which counters a wait brings to zero. Fields: LLVM AMDGPUUsage, s_waitcnt.
@@ -507,7 +509,10 @@ void Interpreter::NoteTelemetryAccess(const State& s, const Instruction& ins, st
   }
   const auto begin = static_cast<int64_t>(in_.telemetry_begin);
   const auto end = static_cast<int64_t>(in_.telemetry_end);
+  // Counters are 8 bytes apart: wider alignment depends on which one it is.
+  out_.depends_on_counter |= bytes > kCounterStep;
   if (*offset < begin || *offset + bytes > end || (ins.atomic && *offset % bytes != 0)) {
+    out_.depends_on_counter = true;  // the text names bytes
     Observe(Kind::kMemory, other, "",
             StrCat("bytes ", *offset, " to ", *offset + bytes,
                    " of the counter buffer, where the probe owns bytes ", begin, " to ", end));
@@ -639,17 +644,16 @@ void Interpreter::CheckFixups() {
 // What the application finds when it goes on.
 void Interpreter::Finish(const State& end) {
   current_ = nullptr;
-  for (uint16_t r = 0; r < kNumRegisters; ++r) {
-    if (!end.written.Has(r)) continue;
-    if (!wave64() && r == kExecHi) continue;
+  end.written.ForEach([&](uint16_t r) {
+    if (!wave64() && r == kExecHi) return;
     const Cell& c = end.cells[r];
     const bool restored = c.value == Value::Original(r) && c.everywhere;
     const bool needed = in_.live.Has(r) || in_.pending.Has(r) || AlwaysProtected(r);
     if (restored) temporaries_.Remove(r);
-    if (!needed || restored) continue;
+    if (!needed || restored) return;
     temporaries_.Remove(r);
     // s_setreg is reported where it stands.
-    if (r == kMode) continue;
+    if (r == kMode) return;
     const std::string state =
         r >= kVccLo && r < kVgpr0 && ReadClass(r) != "SGPR" ? ReadClass(r) : RegisterName(r);
     Observe(Kind::kStateChanged, 0, state, StrCat(RegisterName(r), " is not restored"));
@@ -657,7 +661,7 @@ void Interpreter::Finish(const State& end) {
       out_.observations.back().offset = it->second;
       out_.observations.back().instruction = isa_.Print(in_.sequence, it->second);
     }
-  }
+  });
 }
 
 template <typename Repeated, typename T>
@@ -700,19 +704,14 @@ void Interpreter::Summarise() {
     AddUnique(e.mutable_control(), static_cast<int>(v1::FALL_THROUGH));
   e.set_mask_policy(static_cast<v1::MaskPolicy>(mask));
   e.set_telemetry_bytes(static_cast<uint32_t>(std::min<uint64_t>(telemetry_bytes_, ~0u)));
-  uint32_t sgprs = 0, vgprs = 0;
-  for (uint16_t r = 0; r < kNumRegisters; ++r) {
-    if (!temporaries_.Has(r)) continue;
-    if (IsSgpr(r)) ++sgprs;
-    if (IsVector(r)) ++vgprs;
-  }
-  e.set_temporary_sgprs(sgprs);
-  e.set_temporary_vgprs(vgprs);
+  e.set_temporary_sgprs(temporaries_.CountIn(kSgpr0, kVccLo));
+  e.set_temporary_vgprs(temporaries_.CountIn(kVgpr0, kNumRegisters - kVgpr0));
   e.set_certainty(unknown ? v1::UNKNOWN : v1::PROVEN);
 }
 
 Inference Interpreter::Run() {
   std::vector<Instruction> code;
+  code.reserve(in_.sequence.size() / 4);
   uint64_t offset = 0;
   while (offset < in_.sequence.size()) {
     std::optional<Instruction> ins = isa_.Decode(in_.sequence, offset);
@@ -759,6 +758,13 @@ Inference Interpreter::Run() {
   if (reachable) Finish(state);
   Summarise();
   return std::move(out_);
+}
+
+// ---- Remembering --------------------------------------------------------------------
+
+template <typename T>
+void AppendRaw(std::string* key, const T& value) {
+  key->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 // ---- Manifest check -----------------------------------------------------------------
@@ -916,6 +922,46 @@ std::string MaskName(v1::MaskPolicy policy) { return Spoken(v1::MaskPolicy_Name(
 
 Inference InferEffects(const InferenceInput& input, patch::Isa& isa) {
   return Interpreter(input, isa).Run();
+}
+
+// What the analysis says of registers that the sequence never names cannot
+// matter, and neither can which counter it is, as long as the fixups and the
+// probe's part of the buffer move together.
+const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& isa) {
+  const bool near = input.telemetry_begin % kCounterStep == 0 &&
+                    input.telemetry_begin < kNearCounters &&
+                    std::all_of(input.fixups.begin(), input.fixups.end(),
+                                [](const WordFixup& f) { return f.addend < kNearCounters; });
+  if (!near) return last_ = InferEffects(input, isa);
+  key_.clear();
+  AppendRaw(&key_, &isa);
+  AppendRaw(&key_, input.sequence.size());
+  key_.append(reinterpret_cast<const char*>(input.sequence.data()), input.sequence.size());
+  auto [named, fresh_sequence] = named_.try_emplace(key_);
+  if (fresh_sequence) {
+    for (uint64_t at = 0; at < input.sequence.size();) {
+      const Instruction* ins = isa.DecodeShared(input.sequence, at);
+      if (ins == nullptr) break;
+      named->second |= ins->defs | ins->uses | ins->partial_defs;
+      at += ins->size;
+    }
+  }
+  AppendRaw(&key_, input.live & named->second);
+  AppendRaw(&key_, input.pending & named->second);
+  AppendRaw(&key_, input.telemetry_end - input.telemetry_begin);
+  for (const WordFixup& f : input.fixups) {
+    AppendRaw(&key_, f.offset);
+    AppendRaw(&key_, f.addend - input.telemetry_begin);
+    AppendRaw(&key_, f.high_half);
+  }
+  if (auto it = known_.find(key_); it != known_.end()) return it->second;
+  Inference made = InferEffects(input, isa);
+  if (made.depends_on_counter) return last_ = std::move(made);
+  if (known_.size() >= kMost) {
+    known_.clear();
+    named_.clear();
+  }
+  return known_.emplace(key_, std::move(made)).first->second;
 }
 
 std::vector<v1::Violation> CheckManifest(const Inference& inference, const Manifest& manifest,

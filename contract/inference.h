@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -59,9 +60,26 @@ struct Observation {
 struct Inference {
   v1::InferredEffects effects;
   std::vector<Observation> observations;  // in program order
+  // Not the same for another counter with the same sequence.
+  bool depends_on_counter = false;
 };
 
 Inference InferEffects(const InferenceInput& input, patch::Isa& isa);
+
+// InferEffects, once for inputs that cannot differ in the result: the same bytes
+// with the same facts about the registers that they name. Isas must outlive it.
+class InferenceMemo {
+ public:
+  // Valid until the next call.
+  const Inference& Infer(const InferenceInput& input, patch::Isa& isa);
+
+ private:
+  static constexpr size_t kMost = 4096;
+  std::unordered_map<std::string, patch::RegisterSet> named_;  // by Isa and bytes
+  std::unordered_map<std::string, Inference> known_;
+  std::string key_;
+  Inference last_;
+};
 
 // Everything inferred that the manifest does not declare. `site` is the place in
 // the kernel; the violations' locations name the probe's instruction and the

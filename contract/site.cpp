@@ -29,11 +29,7 @@ v1::SiteClass Classify(const patch::Instruction& ins, const std::optional<patch:
 }
 
 uint32_t CountFree(const patch::RegisterSet& taken, uint16_t first, uint32_t allocated) {
-  uint32_t free = 0;
-  for (uint32_t i = 0; i < allocated; ++i) {
-    if (!taken.Has(static_cast<uint16_t>(first + i))) ++free;
-  }
-  return free;
+  return allocated - taken.CountIn(first, allocated);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -57,29 +58,16 @@ struct SiteGroup {
   uint64_t trampoline = 0;
   uint64_t base = 0;   // the kernel's first instruction in the image
   bool moved = false;  // the kernel runs from a copy in the new segment
-  std::vector<size_t> plans;
+  absl::Span<const size_t> plans;
 };
-
-// The s_clause that covers instruction i, or is it. Counted here from the code
-// alone, whatever the plans say; the innermost, should there be several.
-std::optional<uint32_t> CoveringClause(const KernelAnalysis& kernel, uint32_t i) {
-  constexpr uint32_t kLongest = 64;  // six bits, and one
-  for (uint32_t back = 0; back <= std::min(i, kLongest); ++back) {
-    const Instruction& in = kernel.instructions()[i - back];
-    if (in.opcode == "s_clause" && in.clause_length >= back) return i - back;
-  }
-  return std::nullopt;
-}
 
 class Validator {
  public:
   Validator(const CodeObject& original, const std::vector<const KernelAnalysis*>& kernels,
             const std::vector<SitePlan>& plans, const patch::RewriteResult& result)
-      : original_(original),
-        kernels_(kernels),
-        plans_(plans),
-        result_(result),
-        image_(result.image) {}
+      : original_(original), plans_(plans), result_(result), image_(result.image) {
+    for (const KernelAnalysis* k : kernels) analyses_[k->kernel_index()] = k;
+  }
 
   ValidationReport Run();
 
@@ -108,25 +96,36 @@ class Validator {
   void CheckMetadata(const Kernel& before, const Kernel& after, bool changed);
   void CheckFixups();
   void CheckUnchangedBytes();
-  std::optional<Instruction> DecodeAt(patch::Isa& isa, uint64_t vaddr);
+  const Instruction* DecodeAt(patch::Isa& isa, uint64_t vaddr);
+  std::optional<uint32_t> CoveringClause(const KernelAnalysis& kernel, uint32_t i);
+  void FindCovered();
   bool InNewSegment(uint64_t vaddr) const {
     return vaddr >= new_segment_.vaddr && vaddr - new_segment_.vaddr < new_segment_.filesz;
   }
   bool InGap(uint64_t vaddr, uint64_t size) const;
   void AllowOriginal(uint64_t vaddr, uint64_t size);
 
+  const KernelAnalysis* AnalysisOf(size_t kernel_index) const {
+    const auto it = analyses_.find(kernel_index);
+    return it == analyses_.end() ? nullptr : it->second;
+  }
+
   const CodeObject& original_;
-  const std::vector<const KernelAnalysis*>& kernels_;
+  std::unordered_map<size_t, const KernelAnalysis*> analyses_;  // by kernel index
   const std::vector<SitePlan>& plans_;
   const patch::RewriteResult& result_;
   absl::Span<const uint8_t> image_;
   std::optional<CodeObject> patched_;
   Segment new_segment_;
-  std::vector<SiteGroup> groups_;
-  std::vector<ByteRange> allowed_;  // file ranges of the original that may differ
-  std::map<uint64_t, WordFixup> expected_fixups_;
+  std::vector<size_t> placed_plans_;  // by kernel, instruction, plan
+  std::vector<SiteGroup> groups_;     // by kernel and instruction
+  std::vector<ByteRange> covered_;    // functions of the original, by begin
+  std::vector<uint64_t> covered_to_;  // highest end of those up to here
+  std::vector<ByteRange> allowed_;    // file ranges of the original that may differ
+  std::vector<WordFixup> expected_fixups_;
   std::set<size_t> touched_kernels_;
-  std::map<const KernelAnalysis*, std::set<uint32_t>> split_clauses_;  // s_clause -> s_nop 0
+  std::unordered_map<const KernelAnalysis*, std::vector<uint32_t>> clauses_;  // every s_clause
+  std::map<const KernelAnalysis*, std::set<uint32_t>> split_clauses_;         // s_clause -> s_nop 0
   ValidationReport report_;
 };
 
@@ -198,45 +197,85 @@ void Validator::CheckProgramHeaders() {
 }
 
 void Validator::GroupSites() {
-  std::map<std::pair<size_t, uint32_t>, SiteGroup> groups;
+  std::unordered_map<size_t, uint64_t> trampolines;  // by plan
   for (const EmittedSite& site : result_.sites) {
     if (site.refusal) continue;
     if (site.plan >= plans_.size()) {
       Find("an emitted site names no plan");
       continue;
     }
-    const SitePlan& plan = plans_[site.plan];
-    SiteGroup& g = groups[{plan.kernel_index, plan.instruction}];
-    if (g.plans.empty()) {
-      g.instruction = plan.instruction;
-      g.trampoline = site.trampoline_vaddr;
-      for (const KernelAnalysis* k : kernels_) {
-        if (k->kernel_index() == plan.kernel_index) g.kernel = k;
-      }
-    }
-    g.plans.push_back(site.plan);
+    // The first that is named says where the site's trampoline is.
+    trampolines.try_emplace(site.plan, site.trampoline_vaddr);
+    placed_plans_.push_back(site.plan);
   }
-  for (auto& [key, g] : groups) {
-    std::sort(g.plans.begin(), g.plans.end());
+  const auto key = [this](size_t p) {
+    return std::pair(plans_[p].kernel_index, plans_[p].instruction);
+  };
+  // Stable: in a group, in the order in which they were emitted.
+  std::stable_sort(placed_plans_.begin(), placed_plans_.end(),
+                   [&](size_t a, size_t b) { return key(a) < key(b); });
+  const absl::Span<size_t> placed = absl::MakeSpan(placed_plans_);
+  for (size_t begin = 0, end = 0; begin < placed.size(); begin = end) {
+    const auto [kernel_index, instruction] = key(placed[begin]);
+    while (end < placed.size() && key(placed[end]) == key(placed[begin])) ++end;
+    SiteGroup g;
+    g.kernel = AnalysisOf(kernel_index);
+    g.instruction = instruction;
+    g.trampoline = trampolines[placed[begin]];
+    std::sort(placed.begin() + begin, placed.begin() + end);
+    g.plans = placed.subspan(begin, end - begin);
     if (g.kernel == nullptr || g.instruction >= g.kernel->instructions().size()) {
       Find("a plan names no instruction of the object");
       continue;
     }
-    touched_kernels_.insert(key.first);
-    if (key.first >= patched_->kernels().size()) continue;  // found by CheckDescriptors
-    g.base = patched_->kernels()[key.first].entry_vaddr;
+    touched_kernels_.insert(kernel_index);
+    if (kernel_index >= patched_->kernels().size()) continue;  // found by CheckDescriptors
+    g.base = patched_->kernels()[kernel_index].entry_vaddr;
     g.moved = g.base != g.kernel->kernel().entry_vaddr;
-    groups_.push_back(std::move(g));
+    groups_.push_back(g);
   }
 }
 
-std::optional<Instruction> Validator::DecodeAt(patch::Isa& isa, uint64_t vaddr) {
+// The s_clause that covers instruction i, or is it. Counted here from the code
+// alone, whatever the plans say; the innermost, should there be several.
+std::optional<uint32_t> Validator::CoveringClause(const KernelAnalysis& kernel, uint32_t i) {
+  constexpr uint32_t kLongest = 64;  // six bits, and one
+  const auto& instructions = kernel.instructions();
+  const auto [found, fresh] = clauses_.try_emplace(&kernel);
+  std::vector<uint32_t>& all = found->second;
+  if (fresh) {
+    for (uint32_t n = 0; n < instructions.size(); ++n) {
+      if (instructions.Shared(n).opcode == "s_clause") all.push_back(n);
+    }
+  }
+  for (auto it = std::upper_bound(all.begin(), all.end(), i); it != all.begin();) {
+    const uint32_t back = i - *--it;
+    if (back > kLongest) break;
+    if (instructions.Shared(*it).clause_length >= back) return *it;
+  }
+  return std::nullopt;
+}
+
+const Instruction* Validator::DecodeAt(patch::Isa& isa, uint64_t vaddr) {
   // The longest encoding is 20 bytes; near a segment's end fewer are there.
   for (uint64_t size : {uint64_t{20}, uint64_t{12}, uint64_t{8}, uint64_t{4}}) {
     const absl::Span<const uint8_t> bytes = patched_->AtVaddr(vaddr, size);
-    if (!bytes.empty()) return isa.Decode(bytes, 0);
+    if (!bytes.empty()) return isa.DecodeShared(bytes, 0);
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+void Validator::FindCovered() {
+  for (const patch::CodeSymbol& s : original_.code_symbols()) {
+    covered_.push_back({s.vaddr, s.vaddr + s.size});
+  }
+  for (const Kernel& k : original_.kernels()) {
+    covered_.push_back({k.entry_vaddr, k.entry_vaddr + k.code_size});
+  }
+  std::sort(covered_.begin(), covered_.end(),
+            [](const ByteRange& x, const ByteRange& y) { return x.begin < y.begin; });
+  uint64_t end = 0;
+  for (const ByteRange& r : covered_) covered_to_.push_back(end = std::max(end, r.end));
 }
 
 // Between functions: outside every symbol, inside an executable section.
@@ -245,16 +284,11 @@ bool Validator::InGap(uint64_t vaddr, uint64_t size) const {
   for (const CodeObject::Range& r : original_.executable_ranges()) {
     executable |= vaddr >= r.begin && vaddr + size <= r.end;
   }
-  const auto overlaps = [&](uint64_t begin, uint64_t length) {
-    return vaddr < begin + length && begin < vaddr + size;
-  };
-  for (const patch::CodeSymbol& s : original_.code_symbols()) {
-    if (overlaps(s.vaddr, s.size)) return false;
-  }
-  for (const Kernel& k : original_.kernels()) {
-    if (overlaps(k.entry_vaddr, k.code_size)) return false;
-  }
-  return executable;
+  const auto behind =
+      std::lower_bound(covered_.begin(), covered_.end(), vaddr + size,
+                       [](const ByteRange& r, uint64_t at) { return r.begin < at; });
+  const auto before = static_cast<size_t>(behind - covered_.begin());
+  return executable && (before == 0 || covered_to_[before - 1] <= vaddr);
 }
 
 // Follows unconditional direct branches to `stop`, or to the first instruction
@@ -263,8 +297,8 @@ std::optional<uint64_t> Validator::FollowBranches(patch::Isa& isa, uint64_t vadd
                                                   uint64_t stop, uint32_t* executed) {
   for (int hop = 0; hop < kMaxBranchHops; ++hop) {
     if (vaddr == stop) return vaddr;
-    const std::optional<Instruction> ins = DecodeAt(isa, vaddr);
-    if (!ins) {
+    const Instruction* ins = DecodeAt(isa, vaddr);
+    if (ins == nullptr) {
       Find("a branch leads to bytes that do not decode", vaddr);
       return std::nullopt;
     }
@@ -283,6 +317,22 @@ std::optional<uint64_t> Validator::FollowBranches(patch::Isa& isa, uint64_t vadd
   return std::nullopt;
 }
 
+// `bytes` are the plan's sequence, the words that the agent writes apart.
+bool SameButFixups(const SitePlan& plan, absl::Span<const uint8_t> bytes) {
+  for (size_t i = 0;; ++i) {
+    i = static_cast<size_t>(std::mismatch(plan.sequence.begin() + static_cast<ptrdiff_t>(i),
+                                          plan.sequence.end(),
+                                          bytes.begin() + static_cast<ptrdiff_t>(i))
+                                .first -
+                            plan.sequence.begin());
+    if (i == plan.sequence.size()) return true;
+    const bool fixup = std::any_of(plan.fixups.begin(), plan.fixups.end(), [i](const auto& f) {
+      return i >= f.offset && i < f.offset + 4;
+    });
+    if (!fixup) return false;
+  }
+}
+
 // Compares the trampoline from `at` on with the sequences admitted for a
 // position. Returns the address behind them.
 std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, patch::Position position,
@@ -298,14 +348,7 @@ std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, patch:
         Find("the trampoline ends inside a sequence", at);
         return std::nullopt;
       }
-      bool same = true;
-      for (size_t i = 0; i < plan.sequence.size() && same; ++i) {
-        const bool fixup = std::any_of(plan.fixups.begin(), plan.fixups.end(), [i](const auto& f) {
-          return i >= f.offset && i < f.offset + 4;
-        });
-        same = fixup || bytes[i] == plan.sequence[i];
-      }
-      if (same) break;
+      if (SameButFixups(plan, bytes)) break;
       const auto ins = DecodeAt(isa, at);
       if (!ins || !IsGuard(ins->opcode)) {
         Find("the trampoline is not the admitted sequence", at);
@@ -318,14 +361,14 @@ std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, patch:
       WordFixup expected = f;
       if (auto offset = patched_->VaddrToOffset(at + f.offset)) {
         expected.offset = *offset;
-        expected_fixups_[*offset] = expected;
+        expected_fixups_.push_back(expected);
       } else {
         Find("a fixup lies outside the image", at + f.offset);
       }
     }
     for (uint64_t offset = 0; offset < plan.sequence.size();) {
-      const auto ins = isa.Decode(plan.sequence, offset);
-      if (!ins || ins->size == 0) break;  // judged before
+      const Instruction* ins = isa.DecodeShared(plan.sequence, offset);
+      if (ins == nullptr) break;  // judged before
       ++*executed;
       offset += ins->size;
     }
@@ -407,13 +450,14 @@ void Validator::CheckRegisters(const SiteGroup& group) {
   for (size_t index : group.plans) {
     const auto& sequence = plans_[index].sequence;
     for (uint64_t offset = 0; offset < sequence.size();) {
-      const auto ins = k.isa().Decode(sequence, offset);
-      if (!ins || ins->size == 0) break;
+      const Instruction* ins = k.isa().DecodeShared(sequence, offset);
+      if (ins == nullptr) break;
       used |= ins->defs | ins->uses | ins->partial_defs;
       offset += ins->size;
     }
   }
   const auto check = [&](uint16_t first, uint32_t from, uint32_t to) {
+    if (from >= to || used.CountIn(static_cast<uint16_t>(first + from), to - from) == 0) return;
     for (uint32_t i = from; i < to; ++i) {
       if (!used.Has(static_cast<uint16_t>(first + i))) continue;
       return Find(
@@ -467,11 +511,17 @@ void Validator::CheckSite(const SiteGroup& group) {
 // A clause around a site is split, by s_nop 0 in the s_clause's place, and no
 // other is touched. An s_clause that is a site has been checked as one.
 void Validator::CheckClauses() {
-  std::set<std::pair<const KernelAnalysis*, uint32_t>> sites;
-  for (const SiteGroup& g : groups_) sites.insert({g.kernel, g.instruction});
+  const auto place = [](const SiteGroup& g) {
+    return std::pair(g.kernel->kernel_index(), g.instruction);
+  };
   for (const SiteGroup& g : groups_) {
     const auto clause = CoveringClause(*g.kernel, g.instruction);
-    if (!clause || sites.count({g.kernel, *clause}) != 0) continue;
+    if (!clause) continue;
+    const std::pair at(g.kernel->kernel_index(), *clause);
+    const auto site = std::lower_bound(
+        groups_.begin(), groups_.end(), at,
+        [&](const SiteGroup& group, const auto& wanted) { return place(group) < wanted; });
+    if (site != groups_.end() && place(*site) == at) continue;
     const uint64_t vaddr = g.base + g.kernel->instructions()[*clause].offset;
     const auto word = patched_->AtVaddr(vaddr, sizeof kNop0);
     if (!std::equal(word.begin(), word.end(), std::begin(kNop0), std::end(kNop0))) {
@@ -560,10 +610,7 @@ void Validator::CheckDescriptors() {
     // Mask the register fields out, then every byte has to agree.
     std::vector<uint8_t> xm(x.begin(), x.end()), ym(y.begin(), y.end());
     patch::KernelDescriptor dx = a.descriptor, dy = b.descriptor;
-    const patch::KernelAnalysis* analysis = nullptr;
-    for (const KernelAnalysis* k : kernels_) {
-      if (k->kernel_index() == i) analysis = k;
-    }
+    const KernelAnalysis* analysis = AnalysisOf(i);
     const bool unified = analysis != nullptr && analysis->isa().generation().unified_vgpr_file;
     // A moved entry is judged with the copy; the offset must say just that.
     dx.kernel_code_entry_byte_offset = static_cast<int64_t>(b.entry_vaddr - a.descriptor_vaddr);
@@ -610,16 +657,30 @@ void Validator::CheckMetadata(const Kernel& before, const Kernel& after, bool ch
 }
 
 void Validator::CheckFixups() {
-  std::set<uint64_t> seen;
+  // Should two sequences share a word, the later one counts.
+  std::stable_sort(expected_fixups_.begin(), expected_fixups_.end(),
+                   [](const WordFixup& x, const WordFixup& y) { return x.offset < y.offset; });
+  const auto later =
+      std::unique(expected_fixups_.rbegin(), expected_fixups_.rend(),
+                  [](const WordFixup& x, const WordFixup& y) { return x.offset == y.offset; });
+  expected_fixups_.erase(expected_fixups_.begin(), later.base());
+  std::vector<bool> seen(expected_fixups_.size(), false);
+  size_t found = 0;
   for (const WordFixup& f : result_.fixups) {
-    auto it = expected_fixups_.find(f.offset);
-    if (it == expected_fixups_.end() || it->second.high_half != f.high_half ||
-        it->second.addend != f.addend || !seen.insert(f.offset).second) {
+    const auto it =
+        std::lower_bound(expected_fixups_.begin(), expected_fixups_.end(), f.offset,
+                         [](const WordFixup& x, uint64_t offset) { return x.offset < offset; });
+    const auto index = static_cast<size_t>(it - expected_fixups_.begin());
+    if (it == expected_fixups_.end() || it->offset != f.offset || it->high_half != f.high_half ||
+        it->addend != f.addend || seen[index]) {
       Find(StrCat("the fixup at file offset ", f.offset, " belongs to no admitted sequence"));
+      continue;
     }
+    seen[index] = true;
+    ++found;
   }
-  if (seen.size() != expected_fixups_.size()) {
-    Find(StrCat(expected_fixups_.size() - seen.size(), " fixups are missing"));
+  if (found != expected_fixups_.size()) {
+    Find(StrCat(expected_fixups_.size() - found, " fixups are missing"));
   }
 }
 
@@ -660,6 +721,7 @@ ValidationReport Validator::Run() {
   if (!CheckSegments()) return std::move(report_);
   CheckProgramHeaders();
   GroupSites();
+  FindCovered();
   for (const SiteGroup& g : groups_) {
     if (full()) break;
     CheckSite(g);

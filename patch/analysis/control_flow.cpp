@@ -26,7 +26,7 @@ bool FallsThrough(const Instruction& in) {
 
 class Builder {
  public:
-  Builder(const std::vector<Instruction>& instructions, uint64_t code_size)
+  Builder(const InstructionList& instructions, uint64_t code_size)
       : instructions_(instructions), code_size_(code_size) {}
 
   ControlFlow Build(absl::Span<const uint64_t> entries) {
@@ -150,7 +150,7 @@ class Builder {
     }
   }
 
-  const std::vector<Instruction>& instructions_;
+  const InstructionList& instructions_;
   const uint64_t code_size_;
   std::vector<bool> leader_;
   std::vector<std::optional<uint64_t>> unknown_at_;  // by block
@@ -159,13 +159,8 @@ class Builder {
 
 }  // namespace
 
-std::optional<uint32_t> FindInstruction(const std::vector<Instruction>& instructions,
-                                        uint64_t offset) {
-  auto it =
-      std::lower_bound(instructions.begin(), instructions.end(), offset,
-                       [](const Instruction& in, uint64_t value) { return in.offset < value; });
-  if (it == instructions.end() || it->offset != offset) return std::nullopt;
-  return static_cast<uint32_t>(it - instructions.begin());
+std::optional<uint32_t> FindInstruction(const InstructionList& instructions, uint64_t offset) {
+  return instructions.Find(offset);
 }
 
 bool IsIndirectTransfer(const Instruction& in) {
@@ -180,7 +175,7 @@ bool IsPlainBranch(const Instruction& in) {
   return std::find(std::begin(kPlain), std::end(kPlain), in.opcode) != std::end(kPlain);
 }
 
-ControlFlow BuildControlFlow(const std::vector<Instruction>& instructions, uint64_t code_size,
+ControlFlow BuildControlFlow(const InstructionList& instructions, uint64_t code_size,
                              absl::Span<const uint64_t> entries) {
   return Builder(instructions, code_size).Build(entries);
 }

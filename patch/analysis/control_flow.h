@@ -32,8 +32,7 @@ struct ControlFlow {
 };
 
 // Index of the instruction that starts at `offset`.
-std::optional<uint32_t> FindInstruction(const std::vector<Instruction>& instructions,
-                                        uint64_t offset);
+std::optional<uint32_t> FindInstruction(const InstructionList& instructions, uint64_t offset);
 
 // Control that no static edge describes.
 bool IsIndirectTransfer(const Instruction& instruction);
@@ -43,7 +42,7 @@ bool IsIndirectTransfer(const Instruction& instruction);
 bool IsPlainBranch(const Instruction& instruction);
 
 // `entries`: offsets at which hardware may start. Linear in the instructions.
-ControlFlow BuildControlFlow(const std::vector<Instruction>& instructions, uint64_t code_size,
+ControlFlow BuildControlFlow(const InstructionList& instructions, uint64_t code_size,
                              absl::Span<const uint64_t> entries);
 
 }  // namespace rjdbi::patch

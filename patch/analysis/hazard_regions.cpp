@@ -50,7 +50,7 @@ bool TransfersControl(const Instruction& in) {
 
 }  // namespace
 
-std::vector<Clause> FindClauses(const std::vector<Instruction>& instructions) {
+std::vector<Clause> FindClauses(const InstructionList& instructions) {
   std::vector<Clause> clauses;
   uint32_t covered = 0;  // instructions before this one may be in an earlier clause
   for (uint32_t i = 0; i < instructions.size(); ++i) {
@@ -87,7 +87,7 @@ bool IndexesVgprs(const Instruction& in) {
 
 bool IndexesSgprs(const Instruction& in) { return in.opcode.starts_with("s_movrel"); }
 
-std::vector<uint8_t> FindRegions(const std::vector<Instruction>& instructions,
+std::vector<uint8_t> FindRegions(const InstructionList& instructions,
                                  absl::Span<const uint8_t> code, const ControlFlow& flow,
                                  const std::vector<Clause>& clauses, const Generation& generation) {
   std::vector<uint8_t> flags(instructions.size(), 0);

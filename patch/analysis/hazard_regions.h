@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "patch/analysis/control_flow.h"
+#include "patch/isa/instruction_list.h"
 #include "patch/isa/isa.h"
 
 namespace rjdbi::patch {
@@ -29,10 +30,10 @@ struct Clause {
 };
 
 // Ascending by `first`.
-std::vector<Clause> FindClauses(const std::vector<Instruction>& instructions);
+std::vector<Clause> FindClauses(const InstructionList& instructions);
 
 // Flags per instruction; empty when no instruction has any.
-std::vector<uint8_t> FindRegions(const std::vector<Instruction>& instructions,
+std::vector<uint8_t> FindRegions(const InstructionList& instructions,
                                  absl::Span<const uint8_t> code, const ControlFlow& flow,
                                  const std::vector<Clause>& clauses, const Generation& generation);
 

@@ -35,19 +35,20 @@ RegisterSet AllRegisters() {
 RegisterSet Mentions(const Instruction& in) { return in.defs | in.uses | in.partial_defs; }
 
 // Linear sweep; an undecodable dword is stepped over.
-void Sweep(Isa& isa, absl::Span<const uint8_t> code, std::vector<Instruction>& instructions,
+void Sweep(Isa& isa, absl::Span<const uint8_t> code, InstructionList& instructions,
            std::optional<uint64_t>& undecodable) {
-  instructions.reserve(code.size() / 5);
+  instructions.Reserve(code.size() / 5);
   for (uint64_t offset = 0; offset + 4 <= code.size();) {
-    std::optional<Instruction> in = isa.Decode(code, offset);
-    if (!in || in->size == 0) {
+    const Instruction* in = isa.DecodeShared(code, offset);
+    if (in == nullptr) {
       if (!undecodable) undecodable = offset;
       offset += 4;
       continue;
     }
+    instructions.Append(in, offset);
     offset += in->size;
-    instructions.push_back(*std::move(in));
   }
+  instructions.ShrinkToFit();
   if (!undecodable && code.size() % 4 != 0) undecodable = code.size() / 4 * 4;
 }
 
@@ -63,6 +64,9 @@ RegisterSet MentionedInObject(const CodeObject& object, Isa& isa, bool kernels_t
     starts.push_back(range.begin);
     starts.push_back(range.end);
   }
+  std::vector<uint64_t> entries;
+  for (const Kernel& k : object.kernels()) entries.push_back(k.entry_vaddr);
+  std::sort(entries.begin(), entries.end());
   std::sort(starts.begin(), starts.end());
   starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   RegisterSet result;
@@ -71,13 +75,12 @@ RegisterSet MentionedInObject(const CodeObject& object, Isa& isa, bool kernels_t
     const bool executable = std::any_of(
         object.executable_ranges().begin(), object.executable_ranges().end(),
         [&](const CodeObject::Range& r) { return r.begin <= starts[i] && starts[i] < r.end; });
-    const bool kernel = std::any_of(object.kernels().begin(), object.kernels().end(),
-                                    [&](const Kernel& k) { return k.entry_vaddr == starts[i]; });
+    const bool kernel = std::binary_search(entries.begin(), entries.end(), starts[i]);
     if (code.empty() || !executable || (kernel && !kernels_too)) continue;
-    std::vector<Instruction> instructions;
+    InstructionList instructions;
     std::optional<uint64_t> undecodable;
     Sweep(isa, code, instructions, undecodable);
-    for (const Instruction& in : instructions) result |= Mentions(in);
+    for (size_t n = 0; n < instructions.size(); ++n) result |= Mentions(instructions.Shared(n));
   }
   return result;
 }
@@ -96,7 +99,8 @@ RegisterSet ReadLate(const Instruction& in) {
 
 class Analysis final : public KernelAnalysis {
  public:
-  Analysis(const CodeObject& object, size_t kernel_index, Isa& isa, absl::Span<const uint8_t> code)
+  Analysis(const CodeObject& object, size_t kernel_index, Isa& isa, absl::Span<const uint8_t> code,
+           ObjectFacts& facts)
       : object_(object), kernel_index_(kernel_index), isa_(isa), code_(code) {
     Sweep(isa_, code_, instructions_, undecodable_);
     two_entries_ =
@@ -106,9 +110,17 @@ class Analysis final : public KernelAnalysis {
     flow_ = BuildControlFlow(instructions_, code_.size(), entries);
     clauses_ = FindClauses(instructions_);
     regions_ = FindRegions(instructions_, code_, flow_, clauses_, isa_.generation());
-    FindMentioned();
+    FindMentioned(facts);
     live_cache_.resize(flow_.blocks.size());
     pending_cache_.resize(flow_.blocks.size());
+  }
+
+  void ReleaseSets() const override {
+    liveness_.reset();
+    pending_.reset();
+    for (auto* cache : {&live_cache_, &pending_cache_}) {
+      for (std::vector<RegisterSet>& sets : *cache) std::vector<RegisterSet>().swap(sets);
+    }
   }
 
   const CodeObject& object() const override { return object_; }
@@ -116,7 +128,7 @@ class Analysis final : public KernelAnalysis {
   const Kernel& kernel() const override { return object_.kernels()[kernel_index_]; }
   Isa& isa() const override { return isa_; }
   absl::Span<const uint8_t> code() const override { return code_; }
-  const std::vector<Instruction>& instructions() const override { return instructions_; }
+  const InstructionList& instructions() const override { return instructions_; }
   const std::vector<BasicBlock>& blocks() const override { return flow_.blocks; }
   std::optional<uint32_t> InstructionAt(uint64_t offset) const override {
     return FindInstruction(instructions_, offset);
@@ -175,9 +187,10 @@ class Analysis final : public KernelAnalysis {
     return cache[b][i - flow_.blocks[b].first + (position == Position::kAfter ? 1 : 0)];
   }
 
-  void FindMentioned() {
+  void FindMentioned(ObjectFacts& facts) {
     bool indexes_vgprs = false, indexes_sgprs = false;
-    for (const Instruction& in : instructions_) {
+    for (size_t i = 0; i < instructions_.size(); ++i) {
+      const Instruction& in = instructions_.Shared(i);
       mentioned_ |= Mentions(in);
       indexes_vgprs |= IndexesVgprs(in);
       indexes_sgprs |= IndexesSgprs(in);
@@ -192,7 +205,7 @@ class Analysis final : public KernelAnalysis {
     if (flow_.unknown_code) {
       mentioned_ = AllRegisters();
     } else if (flow_.has_calls || flow_.leaves_kernel || flow_.has_indirect_branch) {
-      mentioned_ |= MentionedInObject(object_, isa_, flow_.leaves_kernel);
+      mentioned_ |= facts.Mentioned(object_, isa_, flow_.leaves_kernel);
     }
   }
 
@@ -211,7 +224,7 @@ class Analysis final : public KernelAnalysis {
   const size_t kernel_index_;
   Isa& isa_;
   const absl::Span<const uint8_t> code_;
-  std::vector<Instruction> instructions_;
+  InstructionList instructions_;
   std::optional<uint64_t> undecodable_;
   bool two_entries_ = false;
   ControlFlow flow_;
@@ -297,9 +310,16 @@ std::optional<Refusal> Analysis::Immovable(uint32_t i, Position position) const 
 
 }  // namespace
 
+const RegisterSet& ObjectFacts::Mentioned(const CodeObject& object, Isa& isa, bool kernels_too) {
+  const auto [it, fresh] = mentioned_.try_emplace({&isa, kernels_too});
+  if (fresh) it->second = MentionedInObject(object, isa, kernels_too);
+  return it->second;
+}
+
 absl::StatusOr<std::unique_ptr<KernelAnalysis>> KernelAnalysis::Create(const CodeObject& object,
                                                                        size_t kernel_index,
-                                                                       Isa& isa) {
+                                                                       Isa& isa,
+                                                                       ObjectFacts* facts) {
   if (kernel_index >= object.kernels().size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("kernel index ", kernel_index, " of ", object.kernels().size()));
@@ -311,7 +331,9 @@ absl::StatusOr<std::unique_ptr<KernelAnalysis>> KernelAnalysis::Create(const Cod
                                                    absl::Hex(kernel.entry_vaddr), ", ",
                                                    kernel.code_size, " bytes, is not in the file"));
   }
-  return std::unique_ptr<KernelAnalysis>(new Analysis(object, kernel_index, isa, code));
+  ObjectFacts own;
+  return std::unique_ptr<KernelAnalysis>(
+      new Analysis(object, kernel_index, isa, code, facts != nullptr ? *facts : own));
 }
 
 }  // namespace rjdbi::patch

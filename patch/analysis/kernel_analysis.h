@@ -4,13 +4,16 @@
 #define PATCH_ANALYSIS_KERNEL_ANALYSIS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "patch/codeobject/code_object.h"
+#include "patch/isa/instruction_list.h"
 #include "patch/isa/isa.h"
 #include "patch/plan/reason.h"
 
@@ -26,13 +29,26 @@ struct BasicBlock {
   bool entry = false;
 };
 
+// What analyses of one object's kernels have in common, found once for all of
+// them: for one object, one thread and Isas that outlive it.
+class ObjectFacts {
+ public:
+  // Everything that executable bytes outside the kernels mention (with
+  // `kernels_too`, the kernels as well): what a callee may use.
+  const RegisterSet& Mentioned(const CodeObject& object, Isa& isa, bool kernels_too);
+
+ private:
+  std::map<std::pair<Isa*, bool>, RegisterSet> mentioned_;
+};
+
 class KernelAnalysis {
  public:
   // `object` and `isa` must outlive the result. INVALID_ARGUMENT: the kernel's
   // code range is not file-backed. Undecodable bytes are not an error: see
-  // undecodable_offset().
+  // undecodable_offset(). `facts`, if given, saves work on further kernels.
   static absl::StatusOr<std::unique_ptr<KernelAnalysis>> Create(const CodeObject& object,
-                                                                size_t kernel_index, Isa& isa);
+                                                                size_t kernel_index, Isa& isa,
+                                                                ObjectFacts* facts = nullptr);
   virtual ~KernelAnalysis() = default;
 
   virtual const CodeObject& object() const = 0;
@@ -41,7 +57,7 @@ class KernelAnalysis {
   virtual Isa& isa() const = 0;
   virtual absl::Span<const uint8_t> code() const = 0;  // from the kernel's entry
 
-  virtual const std::vector<Instruction>& instructions() const = 0;
+  virtual const InstructionList& instructions() const = 0;
   virtual const std::vector<BasicBlock>& blocks() const = 0;
   virtual std::optional<uint32_t> InstructionAt(uint64_t offset) const = 0;
   virtual std::optional<uint64_t> undecodable_offset() const = 0;
@@ -60,6 +76,9 @@ class KernelAnalysis {
   // Every register that the kernel (or, with calls, anything in the object)
   // mentions anywhere.
   virtual const RegisterSet& mentioned() const = 0;
+  // Forgets the sets behind LiveBefore and PendingBefore, most of an analysis's
+  // memory, and references to them. Asked again, they are made again.
+  virtual void ReleaseSets() const = 0;
 
   // The s_clause whose run holds instruction i (i itself included) and that may
   // become s_nop 0: a clause is a scheduling hint, and its end changes timing

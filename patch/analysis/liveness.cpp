@@ -12,7 +12,7 @@ RegisterSet ScalarRegisters() {
 
 }  // namespace
 
-Liveness::Liveness(const std::vector<Instruction>& instructions, const ControlFlow& flow,
+Liveness::Liveness(const InstructionList& instructions, const ControlFlow& flow,
                    uint32_t wavefront_size, const RegisterSet& everything,
                    const RegisterSet& always)
     : instructions_(instructions),
@@ -26,7 +26,7 @@ Liveness::Liveness(const std::vector<Instruction>& instructions, const ControlFl
   std::vector<RegisterSet> gen(n), kill(n);
   for (size_t b = 0; b < n; ++b) {
     for (uint32_t i = flow_.blocks[b].last + 1; i-- > flow_.blocks[b].first;) {
-      const Instruction& in = instructions_[i];
+      const Instruction& in = instructions_.Shared(i);
       if (in.call) {
         gen[b] = everything_;
         kill[b] |= everything_;
@@ -88,7 +88,7 @@ std::vector<RegisterSet> Liveness::ForBlock(uint32_t block) const {
   RegisterSet live = LiveOut(block);
   result.back() = live | always_;
   for (uint32_t i = b.last + 1; i-- > b.first;) {
-    Step(instructions_[i], live);
+    Step(instructions_.Shared(i), live);
     result[i - b.first] = live | always_;
   }
   return result;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "patch/analysis/control_flow.h"
+#include "patch/isa/instruction_list.h"
 #include "patch/isa/isa.h"
 
 namespace rjdbi::patch {
@@ -19,8 +20,8 @@ class Liveness {
   // `everything`: what is live where control is unknown (calls, exits).
   // `always`: live at every point (registers reached through an index). The
   // instructions and the flow must outlive this.
-  Liveness(const std::vector<Instruction>& instructions, const ControlFlow& flow,
-           uint32_t wavefront_size, const RegisterSet& everything, const RegisterSet& always);
+  Liveness(const InstructionList& instructions, const ControlFlow& flow, uint32_t wavefront_size,
+           const RegisterSet& everything, const RegisterSet& always);
 
   // Sets before each instruction of a block, in order, and after the last.
   std::vector<RegisterSet> ForBlock(uint32_t block) const;
@@ -30,7 +31,7 @@ class Liveness {
   RegisterSet Kills(const Instruction& in) const;
   RegisterSet LiveOut(uint32_t block) const;
 
-  const std::vector<Instruction>& instructions_;
+  const InstructionList& instructions_;
   const ControlFlow& flow_;
   uint32_t wavefront_size_;
   RegisterSet everything_, always_, killable_;

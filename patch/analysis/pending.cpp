@@ -2,6 +2,7 @@
 #include "patch/analysis/pending.h"
 
 #include <cstring>
+#include <unordered_map>
 
 namespace rjdbi::patch {
 namespace {
@@ -23,7 +24,7 @@ RegisterSet LateResults(const Instruction& in) {
 
 }  // namespace
 
-Pending::Pending(const std::vector<Instruction>& instructions, absl::Span<const uint8_t> code,
+Pending::Pending(const InstructionList& instructions, absl::Span<const uint8_t> code,
                  const ControlFlow& flow, const Generation& generation,
                  const RegisterSet& everything)
     : instructions_(instructions),
@@ -32,6 +33,7 @@ Pending::Pending(const std::vector<Instruction>& instructions, absl::Span<const 
       generation_(generation),
       everything_(everything),
       all_(AllRegisters()) {
+  Count();
   const size_t n = flow_.blocks.size();
   in_.assign(n, State());
   if (flow_.has_indirect_branch) {
@@ -49,12 +51,12 @@ Pending::Pending(const std::vector<Instruction>& instructions, absl::Span<const 
     work.pop_back();
     queued[b] = false;
     State out;
-    for (size_t c = 0; c < out.size(); ++c) {
+    for (size_t c : used_) {
       out[c] = effects[b].gen[c] | (in_[b][c] - effects[b].kill[c]);
     }
     for (uint32_t s : flow_.blocks[b].successors) {
       bool changed = false;
-      for (size_t c = 0; c < out.size(); ++c) {
+      for (size_t c : used_) {
         const RegisterSet merged = in_[s][c] | out[c];
         changed |= !(merged == in_[s][c]);
         in_[s][c] = merged;
@@ -67,46 +69,78 @@ Pending::Pending(const std::vector<Instruction>& instructions, absl::Span<const 
   }
 }
 
-uint32_t Pending::WordOf(const Instruction& in) const {
+uint32_t Pending::WordOf(uint32_t i) const {
   uint32_t word = 0;
-  std::memcpy(&word, code_.data() + in.offset, sizeof(word));
+  std::memcpy(&word, code_.data() + instructions_.OffsetOf(i), sizeof(word));
   return word;
 }
 
-void Pending::Step(const Instruction& in, State& state) const {
+// The tables go by names; the same encodings come by many times.
+void Pending::Count() {
+  counting_.resize(instructions_.size());
+  std::unordered_map<const Instruction*, Counting> known;
+  uint8_t raised = 0;
+  bool calls = flow_.has_indirect_branch;
+  for (uint32_t i = 0; i < instructions_.size(); ++i) {
+    const Instruction& in = instructions_.Shared(i);
+    const auto [it, fresh] = known.try_emplace(&in);
+    if (fresh) {
+      it->second = {CountersRaised(in, generation_), CountersCleared(in, WordOf(i), generation_)};
+    }
+    counting_[i] = it->second;
+    raised |= it->second.raised;
+    calls |= in.call;
+    matrix_ |= in.mfma;
+  }
+  matrix_ |= calls;
+  for (uint8_t c = 0; c < kNumWaitCounters; ++c) {
+    if (calls || (raised & (1u << c))) used_.push_back(c);
+  }
+  if (matrix_) used_.push_back(kMatrix);
+}
+
+void Pending::Step(uint32_t i, State& state) const {
+  const Instruction& in = instructions_.Shared(i);
   if (in.call) {
     for (RegisterSet& set : state) set |= everything_;
     return;
   }
   if (in.mfma) {
     state[kMatrix] |= in.defs | in.partial_defs;
-  } else if (in.valu || in.memory != MemoryKind::kNone) {
+  } else if (matrix_ && (in.valu || in.memory != MemoryKind::kNone)) {
     state[kMatrix] -= in.uses | in.defs | in.partial_defs;
   }
-  if (const uint8_t cleared = CountersCleared(in, WordOf(in), generation_)) {
+  const Counting counting = counting_[i];
+  if (counting.cleared != 0) {
     for (unsigned c = 0; c < kNumWaitCounters; ++c) {
-      if (cleared & (1u << c)) state[c] = RegisterSet();
+      if (counting.cleared & (1u << c)) state[c] = RegisterSet();
     }
   }
-  if (const uint8_t raised = CountersRaised(in, generation_)) {
+  if (counting.raised != 0) {
     const RegisterSet results = LateResults(in);
     for (unsigned c = 0; c < kNumWaitCounters; ++c) {
-      if (raised & (1u << c)) state[c] |= results;
+      if (counting.raised & (1u << c)) state[c] |= results;
     }
   }
 }
 
+// A set is killed where a wait clears it: whatever came in, what it holds at the
+// end is then what came after. Matrix results go one by one, so there the block
+// is also run from everything, and what is missing at the end was killed.
 Pending::Effect Pending::Summarise(const BasicBlock& block) const {
-  // Run the block from nothing and from everything: what is missing at the end
-  // of the second run was killed.
   Effect effect;
   State full;
-  full.fill(all_);
+  if (matrix_) full.fill(all_);
+  uint8_t cleared = 0;
   for (uint32_t i = block.first; i <= block.last; ++i) {
-    Step(instructions_[i], effect.gen);
-    Step(instructions_[i], full);
+    Step(i, effect.gen);
+    if (matrix_) Step(i, full);
+    if (!instructions_.Shared(i).call) cleared |= counting_[i].cleared;
   }
-  for (size_t c = 0; c < full.size(); ++c) effect.kill[c] = all_ - full[c];
+  for (unsigned c = 0; c < kNumWaitCounters; ++c) {
+    if (cleared & (1u << c)) effect.kill[c] = all_ - effect.gen[c];
+  }
+  if (matrix_) effect.kill[kMatrix] = all_ - full[kMatrix];
   return effect;
 }
 
@@ -114,12 +148,18 @@ std::vector<RegisterSet> Pending::ForBlock(uint32_t block) const {
   const BasicBlock& b = flow_.blocks[block];
   std::vector<RegisterSet> result(b.last - b.first + 2);
   State state = in_[block];
+  bool changed = true;
   for (uint32_t i = b.first;; ++i) {
     RegisterSet& set = result[i - b.first];
-    for (const RegisterSet& counter : state) set |= counter;
-    if (flow_.has_indirect_branch) set |= everything_;
+    if (changed) {
+      for (uint8_t c : used_) set |= state[c];
+      if (flow_.has_indirect_branch) set |= everything_;
+    } else {
+      set = result[i - b.first - 1];
+    }
     if (i > b.last) return result;
-    Step(instructions_[i], state);
+    Step(i, state);
+    changed = matrix_ || counting_[i].raised != 0 || counting_[i].cleared != 0;
   }
 }
 

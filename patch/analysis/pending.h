@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "patch/analysis/control_flow.h"
 #include "patch/analysis/wait_counters.h"
+#include "patch/isa/instruction_list.h"
 #include "patch/isa/isa.h"
 
 namespace rjdbi::patch {
@@ -17,7 +18,7 @@ class Pending {
  public:
   // `everything`: what may be in flight after a call, and anywhere when the
   // kernel has indirect branches. References must outlive this.
-  Pending(const std::vector<Instruction>& instructions, absl::Span<const uint8_t> code,
+  Pending(const InstructionList& instructions, absl::Span<const uint8_t> code,
           const ControlFlow& flow, const Generation& generation, const RegisterSet& everything);
 
   // Sets before each instruction of a block, in order, and after the last.
@@ -32,15 +33,25 @@ class Pending {
     State gen, kill;
   };
 
-  void Step(const Instruction& in, State& state) const;
-  Effect Summarise(const BasicBlock& block) const;
-  uint32_t WordOf(const Instruction& in) const;
+  // What an instruction does to the counters: bit c for counter c.
+  struct Counting {
+    uint8_t raised = 0, cleared = 0;
+  };
 
-  const std::vector<Instruction>& instructions_;
+  void Count();
+  void Step(uint32_t i, State& state) const;
+  Effect Summarise(const BasicBlock& block) const;
+  uint32_t WordOf(uint32_t i) const;
+
+  const InstructionList& instructions_;
   absl::Span<const uint8_t> code_;
   const ControlFlow& flow_;
   const Generation& generation_;
   RegisterSet everything_, all_;
+  std::vector<Counting> counting_;  // by instruction
+  // Sets that can hold anything at all; the others stay empty everywhere.
+  std::vector<uint8_t> used_;
+  bool matrix_ = false;  // kMatrix is among them
   std::vector<State> in_;
 };
 

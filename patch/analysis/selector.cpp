@@ -165,7 +165,7 @@ absl::StatusOr<Selector> Selector::Parse(std::string_view text) {
 
 Selector::Selection Selector::Select(const KernelAnalysis& kernel) const {
   Selection selection;
-  const std::vector<Instruction>& instructions = kernel.instructions();
+  const InstructionList& instructions = kernel.instructions();
   std::vector<bool> chosen(instructions.size(), false);
   for (const Term& term : terms_) {
     switch (term.kind) {

@@ -228,19 +228,19 @@ void SetImplicit(const llvm::MCInstrDesc& desc, const RegisterMap& map, uint32_t
     if (is_use && range.first == kM0 && traits.is_ds && !DsUsesM0(m)) return;
     set.Add(range.first, MaskWidth(range.first, range.count, m, wavefront_size));
   };
-  for (llvm::MCPhysReg reg : desc.implicit_uses()) add(reg, traits.base.uses, true);
-  for (llvm::MCPhysReg reg : desc.implicit_defs()) add(reg, traits.base.defs, false);
+  for (llvm::MCPhysReg reg : desc.implicit_uses()) add(reg, traits.uses, true);
+  for (llvm::MCPhysReg reg : desc.implicit_defs()) add(reg, traits.defs, false);
   const bool writes_mode = traits.base.setreg || m == "s_round_mode" || m == "s_denorm_mode" ||
                            m.starts_with("s_set_gpr_idx");
-  if (!writes_mode) traits.base.defs.Remove(kMode);
+  if (!writes_mode) traits.defs.Remove(kMode);
   if (m == "s_round_mode" || m == "s_denorm_mode") {
-    traits.base.defs.Add(kMode);
-    traits.base.partial_defs.Add(kMode);
+    traits.defs.Add(kMode);
+    traits.partial_defs.Add(kMode);
   }
-  if (m.starts_with("s_set_gpr_idx")) traits.base.partial_defs |= traits.base.defs;
+  if (m.starts_with("s_set_gpr_idx")) traits.partial_defs |= traits.defs;
   if (m.starts_with("s_cbranch_") && (m.ends_with("_fork") || m.ends_with("_join"))) {
-    traits.base.defs.Add(kExecLo, 2);
-    traits.base.uses.Add(kExecLo, 2);
+    traits.defs.Add(kExecLo, 2);
+    traits.uses.Add(kExecLo, 2);
   }
 }
 

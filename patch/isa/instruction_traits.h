@@ -35,8 +35,9 @@ inline constexpr uint64_t kScratch = uint64_t{1} << 56;
 // Static facts of one LLVM opcode.
 struct OpcodeTraits {
   std::string_view mnemonic;
-  Instruction base;          // all fields that do not depend on the operands
-  bool pc_relative = false;  // simm16 in words, from the next instruction
+  Instruction base;  // all fields that do not depend on the operands, sets apart
+  RegisterSet defs, uses, partial_defs;  // implicit ones
+  bool pc_relative = false;              // simm16 in words, from the next instruction
   bool reads_hwreg = false, writes_hwreg = false;
   bool indexes_vgprs = false, indexes_sgprs = false;  // movrel: any register may be meant
   bool reads_destination = false;  // modifies it in place; LLVM's real opcodes omit the input

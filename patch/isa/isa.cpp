@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <functional>
+#include <deque>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/MC/MCInst.h"
 #include "llvm/Support/raw_ostream.h"
@@ -55,39 +57,54 @@ const RegisterSet& VectorRegisters() {
   return vectors;
 }
 
-// Instructions decoded lately, by all the bytes that LLVM was shown. The same
-// probe sequences come by many times: planned, judged, verified, validated.
-class DecodeCache {
+// SDWA (gfx9, gfx10): a second word chooses bytes of the operands, and some
+// values mean nothing. LLVM decodes them and falls over when it prints them.
+// Source: the ISA documents' SDWA fields; VOPC has no destination to choose in.
+bool ChoosesNothing(absl::Span<const uint8_t> bytes, int major) {
+  constexpr uint32_t kMarker = 0xf9, kVop1 = 0x3f, kVopc = 0x3e;
+  const uint32_t word = FirstWord(bytes, 0);
+  if (major > 10 || bytes.size() < 8 || word >> 31 != 0 || (word & 0x1ff) != kMarker) return false;
+  const uint32_t choice = FirstWord(bytes, 4), encoding = word >> 25;
+  const auto reserved = [choice](unsigned bit) { return (choice >> bit & 7) == 7; };
+  if (reserved(16) || (encoding != kVop1 && reserved(24))) return true;
+  return encoding != kVopc && (reserved(8) || (choice >> 11 & 3) == 3);
+}
+
+// Owns what decoded instructions share. Nothing moves once it is here.
+class Interner {
  public:
-  // The longest encoding is 20 bytes; LLVM gets no more than it needs.
-  static constexpr uint64_t kMaxSize = 20;
+  RegisterSetRef Set(const RegisterSet& set) { return RegisterSetRef(*sets_.insert(set).first); }
 
-  struct Entry {
-    std::array<uint8_t, kMaxSize> bytes = {};
-    uint8_t length = 0;  // of `bytes`; 0: nothing here
-    Instruction instruction;
-  };
-
-  // `bytes`: at most kMaxSize. The slot for them; it may hold others.
-  Entry& SlotOf(absl::Span<const uint8_t> bytes) {
-    const std::string_view key(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    std::unique_ptr<Entry>& slot = slots_[std::hash<std::string_view>()(key) % kSlots];
-    if (!slot) slot = std::make_unique<Entry>();
-    return *slot;
-  }
-  static bool Holds(const Entry& entry, absl::Span<const uint8_t> bytes) {
-    return entry.length == bytes.size() &&
-           std::equal(bytes.begin(), bytes.end(), entry.bytes.begin());
-  }
-  static void Put(Entry& entry, absl::Span<const uint8_t> bytes, const Instruction& instruction) {
-    std::copy(bytes.begin(), bytes.end(), entry.bytes.begin());
-    entry.length = static_cast<uint8_t>(bytes.size());
-    entry.instruction = instruction;
+  absl::Span<const InstructionOperand> Operands(absl::Span<const InstructionOperand> operands) {
+    if (operands.empty()) return {};
+    if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < operands.size()) {
+      chunks_.emplace_back().reserve(std::max(kChunk, operands.size()));
+    }
+    std::vector<InstructionOperand>& chunk = chunks_.back();
+    chunk.insert(chunk.end(), operands.begin(), operands.end());
+    return absl::MakeConstSpan(chunk).last(operands.size());
   }
 
  private:
-  static constexpr size_t kSlots = 4096;
-  std::vector<std::unique_ptr<Entry>> slots_ = std::vector<std::unique_ptr<Entry>>(kSlots);
+  static constexpr size_t kChunk = 1024;
+  struct Hash {
+    size_t operator()(const RegisterSet& set) const { return set.Hash(); }
+  };
+  std::unordered_set<RegisterSet, Hash> sets_;
+  std::deque<std::vector<InstructionOperand>> chunks_;
+};
+
+// What is known of one encoding.
+struct Known {
+  Instruction instruction;  // at offset 0
+  std::string text;         // once it has been asked for
+};
+
+// An instruction on its way, with sets of its own.
+struct Building {
+  Instruction base;
+  RegisterSet defs, uses, partial_defs;
+  std::vector<InstructionOperand> operands;
 };
 
 class LlvmIsa : public Isa {
@@ -103,40 +120,50 @@ class LlvmIsa : public Isa {
   uint32_t wavefront_size() const override { return wavefront_size_; }
 
   std::optional<Instruction> Decode(absl::Span<const uint8_t> code, uint64_t offset) override;
+  const Instruction* DecodeShared(absl::Span<const uint8_t> code, uint64_t offset) override {
+    const Known* known = Lookup(code, offset);
+    return known == nullptr ? nullptr : &known->instruction;
+  }
   std::string Print(absl::Span<const uint8_t> code, uint64_t offset) override;
   absl::StatusOr<std::vector<uint8_t>> Assemble(std::string_view text) override {
     return AssembleText(*llvm_, text);
   }
 
  private:
-  static constexpr uint64_t kMaxSize = DecodeCache::kMaxSize;
+  // The longest encoding is 20 bytes.
+  static constexpr size_t kMaxSize = 20;
+  using LongKey = std::pair<std::array<uint8_t, kMaxSize>, size_t>;
 
-  std::optional<Instruction> DecodeAnew(absl::Span<const uint8_t> bytes);
-  bool DecodeInst(absl::Span<const uint8_t> code, uint64_t offset, llvm::MCInst& inst,
-                  uint64_t& size);
+  Known* Lookup(absl::Span<const uint8_t> code, uint64_t offset);
+  Known* LookupLong(absl::Span<const uint8_t> bytes);
+  Known* DecodeAnew(absl::Span<const uint8_t> bytes);
+  bool DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, uint64_t& size);
   const OpcodeTraits& TraitsOf(const llvm::MCInst& inst);
   int64_t SignedOffset(MemoryKind kind, int64_t imm) const;
-  void AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits, Instruction& out) const;
-  void AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Instruction& out) const;
-  void AddIndexed(const OpcodeTraits& traits, Instruction& out) const;
-  void AddGds(const OpcodeTraits& traits, uint32_t word, Instruction& out) const;
+  void AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits, Building& out) const;
+  void AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Building& out) const;
+  void AddIndexed(const OpcodeTraits& traits, Building& out) const;
+  void AddGds(const OpcodeTraits& traits, uint32_t word, Building& out) const;
 
   const Generation& generation_;
   const uint32_t wavefront_size_;
   std::unique_ptr<LlvmTarget> llvm_;
   const RegisterMap& map_;
   std::vector<std::unique_ptr<OpcodeTraits>> traits_;  // by LLVM opcode, on demand
-  DecodeCache cache_;
+  Interner interner_;
+  std::deque<Known> known_;
+  // By the bytes shown to LLVM; nullptr: they are no instruction by themselves.
+  absl::flat_hash_map<uint32_t, Known*> by_word_;
+  absl::flat_hash_map<uint64_t, Known*> by_pair_;
+  absl::flat_hash_map<LongKey, Known*> by_bytes_;
 };
 
-bool LlvmIsa::DecodeInst(absl::Span<const uint8_t> code, uint64_t offset, llvm::MCInst& inst,
-                         uint64_t& size) {
-  if (offset >= code.size() || code.size() - offset < 4) return false;
-  const uint64_t length = std::min<uint64_t>(code.size() - offset, kMaxSize);
-  const llvm::ArrayRef<uint8_t> bytes(code.data() + offset, length);
+bool LlvmIsa::DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, uint64_t& size) {
   size = 0;
-  const auto status = llvm_->disassembler->getInstruction(inst, size, bytes, 0, llvm::nulls());
-  return status != llvm::MCDisassembler::Fail && size >= 4 && size <= length;
+  if (ChoosesNothing(bytes, generation_.major)) return false;
+  const llvm::ArrayRef<uint8_t> shown(bytes.data(), bytes.size());
+  const auto status = llvm_->disassembler->getInstruction(inst, size, shown, 0, llvm::nulls());
+  return status != llvm::MCDisassembler::Fail && size >= 4 && size <= bytes.size();
 }
 
 const OpcodeTraits& LlvmIsa::TraitsOf(const llvm::MCInst& inst) {
@@ -157,7 +184,7 @@ int64_t LlvmIsa::SignedOffset(MemoryKind kind, int64_t imm) const {
 }
 
 void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
-                          Instruction& out) const {
+                          Building& out) const {
   const llvm::MCInstrDesc& desc = llvm_->instructions->get(inst.getOpcode());
   bool offset_seen = false;
   out.operands.reserve(inst.getNumOperands());
@@ -178,17 +205,16 @@ void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
       operand.imm = from.getImm();
       const bool plain = i < desc.getNumOperands() &&
                          desc.operands()[i].OperandType == llvm::MCOI::OPERAND_IMMEDIATE;
-      if (!offset_seen && plain && out.memory != MemoryKind::kNone) {
+      if (!offset_seen && plain && out.base.memory != MemoryKind::kNone) {
         offset_seen = true;
-        out.memory_offset = SignedOffset(out.memory, operand.imm);
+        out.base.memory_offset = SignedOffset(out.base.memory, operand.imm);
       }
     }
     out.operands.push_back(operand);
   }
 }
 
-void LlvmIsa::AddHardwareRegister(const OpcodeTraits& traits, uint32_t word,
-                                  Instruction& out) const {
+void LlvmIsa::AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Building& out) const {
   if (!traits.reads_hwreg && !traits.writes_hwreg) return;
   RegisterSet named;
   const unsigned id = word & 0x3f;
@@ -205,7 +231,7 @@ void LlvmIsa::AddHardwareRegister(const OpcodeTraits& traits, uint32_t word,
   out.partial_defs |= named;
 }
 
-void LlvmIsa::AddIndexed(const OpcodeTraits& traits, Instruction& out) const {
+void LlvmIsa::AddIndexed(const OpcodeTraits& traits, Building& out) const {
   RegisterSet file;
   if (traits.indexes_vgprs) file.Add(kVgpr0, 256);
   if (traits.indexes_sgprs) file.Add(kSgpr0, generation_.addressable_sgprs);
@@ -215,63 +241,91 @@ void LlvmIsa::AddIndexed(const OpcodeTraits& traits, Instruction& out) const {
   out.partial_defs |= file;
 }
 
-void LlvmIsa::AddGds(const OpcodeTraits& traits, uint32_t word, Instruction& out) const {
-  if (!traits.is_ds || generation_.major >= 12 || out.memory == MemoryKind::kNone) return;
+void LlvmIsa::AddGds(const OpcodeTraits& traits, uint32_t word, Building& out) const {
+  if (!traits.is_ds || generation_.major >= 12 || out.base.memory == MemoryKind::kNone) return;
   if ((word >> (generation_.major == 9 ? 16 : 17) & 1) == 0) return;
   // Parameter loads share the flag but not the encoding.
   if (traits.mnemonic.substr(0, 3) != "ds_") return;
-  out.memory = MemoryKind::kGds;
+  out.base.memory = MemoryKind::kGds;
   out.uses.Add(kM0);
 }
 
-// At offset 0 of `bytes`.
-std::optional<Instruction> LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
+// nullptr: `bytes` do not start with an instruction.
+Known* LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
   llvm::MCInst inst;
   uint64_t size = 0;
-  if (!DecodeInst(bytes, 0, inst, size)) return std::nullopt;
+  if (!DecodeInst(bytes, inst, size)) return nullptr;
   const OpcodeTraits& traits = TraitsOf(inst);
   const uint32_t word = FirstWord(bytes, 0);
-  Instruction out = traits.base;
+  Building made{traits.base, traits.defs, traits.uses, traits.partial_defs, {}};
+  AddOperands(inst, traits, made);
+  AddHardwareRegister(traits, word, made);
+  AddIndexed(traits, made);
+  AddGds(traits, word, made);
+  made.partial_defs |= made.defs & VectorRegisters();
+  if (traits.conditional_write) made.partial_defs |= made.defs;
+
+  Instruction& out = known_.emplace_back().instruction;
+  out = made.base;
   out.size = static_cast<uint8_t>(size);
-  AddOperands(inst, traits, out);
-  AddHardwareRegister(traits, word, out);
-  AddIndexed(traits, out);
-  AddGds(traits, word, out);
   if (traits.pc_relative) {
     out.target_offset = 4 + int64_t{4} * static_cast<int16_t>(word & 0xffff);
   }
   if (out.is_clause) out.clause_length = static_cast<uint8_t>((word & 0x3f) + 1);
-  out.partial_defs |= out.defs & VectorRegisters();
-  if (traits.conditional_write) out.partial_defs |= out.defs;
-  return out;
+  out.defs = interner_.Set(made.defs);
+  out.uses = interner_.Set(made.uses);
+  out.partial_defs = interner_.Set(made.partial_defs);
+  out.operands = interner_.Operands(made.operands);
+  return &known_.back();
+}
+
+// More is shown only where less was no instruction, so that the answer depends
+// on the instruction's own bytes and can be kept under them.
+Known* LlvmIsa::Lookup(absl::Span<const uint8_t> code, uint64_t offset) {
+  if (offset >= code.size() || code.size() - offset < 4) return nullptr;
+  const auto bytes = code.subspan(offset, kMaxSize);
+  const uint32_t word = FirstWord(bytes, 0);
+  const auto [single, new_word] = by_word_.try_emplace(word, nullptr);
+  if (new_word) single->second = DecodeAnew(bytes.first(4));
+  if (single->second != nullptr || bytes.size() < 8) return single->second;
+  const uint64_t words = uint64_t{FirstWord(bytes, 4)} << 32 | word;
+  const auto [pair, new_pair] = by_pair_.try_emplace(words, nullptr);
+  if (new_pair) pair->second = DecodeAnew(bytes.first(8));
+  return pair->second != nullptr ? pair->second : LookupLong(bytes);
+}
+
+Known* LlvmIsa::LookupLong(absl::Span<const uint8_t> bytes) {
+  for (size_t size = 12; size <= bytes.size(); size += 4) {
+    LongKey key{{}, size};
+    std::copy_n(bytes.begin(), size, key.first.begin());
+    const auto [it, fresh] = by_bytes_.try_emplace(key, nullptr);
+    if (fresh) it->second = DecodeAnew(bytes.first(size));
+    if (it->second != nullptr) return it->second;
+  }
+  return nullptr;
 }
 
 std::optional<Instruction> LlvmIsa::Decode(absl::Span<const uint8_t> code, uint64_t offset) {
-  if (offset >= code.size()) return std::nullopt;
-  const auto bytes = code.subspan(offset, kMaxSize);
-  DecodeCache::Entry& entry = cache_.SlotOf(bytes);
-  std::optional<Instruction> out;
-  if (DecodeCache::Holds(entry, bytes)) {
-    out = entry.instruction;
-  } else {
-    out = DecodeAnew(bytes);
-    if (!out) return std::nullopt;
-    DecodeCache::Put(entry, bytes, *out);
-  }
-  out->offset = offset;
-  if (out->target_offset) *out->target_offset += static_cast<int64_t>(offset);
+  const Known* known = Lookup(code, offset);
+  if (known == nullptr) return std::nullopt;
+  Instruction out = known->instruction;
+  out.offset = offset;
+  if (out.target_offset) *out.target_offset += static_cast<int64_t>(offset);
   return out;
 }
 
 std::string LlvmIsa::Print(absl::Span<const uint8_t> code, uint64_t offset) {
+  Known* known = Lookup(code, offset);
+  if (known == nullptr) return "";
+  if (!known->text.empty()) return known->text;
   llvm::MCInst inst;
   uint64_t size = 0;
-  if (!DecodeInst(code, offset, inst, size)) return "";
+  if (!DecodeInst(code.subspan(offset, known->instruction.size), inst, size)) return "";
   std::string text;
   llvm::raw_string_ostream stream(text);
   llvm_->printer->printInst(&inst, 0, "", *llvm_->subtarget, stream);
   stream.flush();
-  return SingleBlanks(text);
+  return known->text = SingleBlanks(text);
 }
 
 }  // namespace

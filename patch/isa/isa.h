@@ -45,19 +45,21 @@ struct InstructionOperand {
 };
 
 // One decoded instruction. Offsets are relative to the span that was decoded.
+// Cheap to copy: register sets and operands belong to the Isa that decoded it,
+// which must outlive it.
 struct Instruction {
   uint64_t offset = 0;
   uint8_t size = 0;  // bytes: 4, 8, 12 (up to 20)
   // Assembler mnemonic in the generation's spelling, without an encoding suffix
   // (_e32, _e64, _dpp, _sdwa): "ds_add_u32". Static storage.
   std::string_view opcode;
-  RegisterSet defs, uses;  // explicit and implicit
+  RegisterSetRef defs, uses;  // explicit and implicit
   // Subset of defs: written only under EXEC, conditionally or in part: never a
   // kill. Every vector register def is here.
-  RegisterSet partial_defs;
+  RegisterSetRef partial_defs;
   // LLVM's order, destinations first; immediates include modifiers and offsets;
   // null and constant registers appear as immediate 0.
-  std::vector<InstructionOperand> operands;
+  absl::Span<const InstructionOperand> operands;
 
   // Control flow.
   bool branch = false, conditional = false, indirect = false, call = false, ends_program = false;
@@ -86,8 +88,13 @@ class Isa {
   virtual const Generation& generation() const = 0;
   virtual uint32_t wavefront_size() const = 0;
 
-  // nullopt: undecodable at that offset.
+  // nullopt: undecodable at that offset. A pure function of the bytes: the
+  // shortest prefix that LLVM takes for an instruction is that instruction, and
+  // is decoded once.
   virtual std::optional<Instruction> Decode(absl::Span<const uint8_t> code, uint64_t offset) = 0;
+  // The same without a copy, as if it had been decoded at offset 0. nullptr:
+  // undecodable. Owned by the Isa.
+  virtual const Instruction* DecodeShared(absl::Span<const uint8_t> code, uint64_t offset) = 0;
   // Disassembly, LLVM's spelling, whitespace normalised to single blanks.
   virtual std::string Print(absl::Span<const uint8_t> code, uint64_t offset) = 0;
   // Assembles text (several lines allowed, no labels or directives).

@@ -61,6 +61,11 @@ const char* PairName(uint16_t reg) {
 
 }  // namespace
 
+const RegisterSet& RegisterSetRef::None() {
+  static const RegisterSet none;
+  return none;
+}
+
 std::string RegisterName(uint16_t reg) {
   if (const File* file = FileOf(reg)) return file->prefix + std::to_string(reg - file->first);
   for (const Named& named : kNamed) {

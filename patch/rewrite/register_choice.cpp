@@ -10,13 +10,6 @@
 namespace rjdbi::patch {
 namespace {
 
-uint32_t HighestOf(const RegisterSet& set, uint16_t first, uint32_t count) {
-  for (uint32_t n = count; n > 0; --n) {
-    if (set.Has(static_cast<uint16_t>(first + n - 1))) return n;
-  }
-  return 0;
-}
-
 // Where the address lives and what may grow.
 struct Strategy {
   bool address_in_sgprs, grow_sgprs, grow_vgprs;
@@ -251,15 +244,15 @@ std::variant<RegisterChoice, Refusal> ChooseRegisters(const KernelAnalysis& kern
 }
 
 uint32_t HighestSgpr(const KernelAnalysis& kernel) {
-  return HighestOf(kernel.mentioned(), kSgpr0, kernel.isa().generation().addressable_sgprs);
+  return kernel.mentioned().HighestIn(kSgpr0, kernel.isa().generation().addressable_sgprs);
 }
 
 uint32_t HighestVgpr(const KernelAnalysis& kernel) {
-  return HighestOf(kernel.mentioned(), kVgpr0, 256);
+  return kernel.mentioned().HighestIn(kVgpr0, 256);
 }
 
 uint32_t HighestAgpr(const KernelAnalysis& kernel) {
-  return HighestOf(kernel.mentioned(), kAgpr0, 256);
+  return kernel.mentioned().HighestIn(kAgpr0, 256);
 }
 
 uint32_t SgprsAllocatedFor(const KernelAnalysis& kernel, uint32_t ordinary) {

@@ -29,8 +29,8 @@ class Checker {
     }
     uint64_t at = 0;
     while (at < body.size()) {
-      const std::optional<Instruction> in = isa_.Decode(body, at);
-      if (!in) return Fail(absl::StrCat("the trampoline does not decode at byte ", at));
+      const Instruction* in = isa_.DecodeShared(body, at);
+      if (in == nullptr) return Fail(absl::StrCat("the trampoline does not decode at byte ", at));
       at += in->size;
     }
     if (at != body.size()) return Fail("the trampoline's last instruction is cut off");
@@ -49,15 +49,15 @@ class Checker {
         absl::Hex(site_.kernel->instructions()[site_.instruction].offset), ": ", what));
   }
 
-  std::optional<Instruction> Fetch(uint64_t vaddr) {
+  const Instruction* Fetch(uint64_t vaddr) {
     const absl::Span<const uint8_t> word = image_.AtVaddr(vaddr, 4);
-    if (word.size() != 4) return std::nullopt;
-    return isa_.Decode(word, 0);
+    if (word.size() != 4) return nullptr;
+    return isa_.DecodeShared(word, 0);
   }
 
   bool IsNop(uint64_t vaddr) {
-    const std::optional<Instruction> in = Fetch(vaddr);
-    return in && in->opcode == "s_nop";
+    const Instruction* in = Fetch(vaddr);
+    return in != nullptr && in->opcode == "s_nop";
   }
 
   // To `home`, or wherever the displaced instruction branches.
@@ -67,8 +67,8 @@ class Checker {
     const uint64_t target =
         site_.anchor_vaddr - displaced.offset + static_cast<uint64_t>(*displaced.target_offset);
     if (!displaced.conditional) return LeadsTo(out, target);
-    const std::optional<Instruction> in = Fetch(out);
-    return in && in->opcode == displaced.opcode && in->target_offset == 8 &&
+    const Instruction* in = Fetch(out);
+    return in != nullptr && in->opcode == displaced.opcode && in->target_offset == 8 &&
            LeadsTo(out + 4, home) && LeadsTo(out + 8, target);
   }
 
@@ -76,15 +76,15 @@ class Checker {
   bool ClauseLeftWhole(const Instruction& displaced) {
     if (!site_.broken_clause) return false;
     const uint64_t offset = site_.kernel->instructions()[*site_.broken_clause].offset;
-    const std::optional<Instruction> in = Fetch(site_.anchor_vaddr - displaced.offset + offset);
-    return !in || (in->opcode != "s_nop" && in->opcode != "s_branch");
+    const Instruction* in = Fetch(site_.anchor_vaddr - displaced.offset + offset);
+    return in == nullptr || (in->opcode != "s_nop" && in->opcode != "s_branch");
   }
 
   // Follows unconditional branches from `vaddr` until `target`.
   bool LeadsTo(uint64_t vaddr, uint64_t target) {
     for (int hop = 0; hop < kMaxRelays; ++hop) {
-      const std::optional<Instruction> in = Fetch(vaddr);
-      if (!in || in->opcode != "s_branch" || !in->target_offset) return false;
+      const Instruction* in = Fetch(vaddr);
+      if (in == nullptr || in->opcode != "s_branch" || !in->target_offset) return false;
       vaddr += static_cast<uint64_t>(*in->target_offset);
       if (vaddr == target) return true;
     }

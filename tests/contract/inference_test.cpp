@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "contract/catalogue.h"
@@ -56,6 +57,35 @@ struct Case {
   uint64_t addend = 8;  // what the fixups add
 };
 
+// A memo that has seen the same sequence at other counters, and where other
+// registers are live, still says what this one does.
+void ExpectRemembered(const InferenceInput& in, const Inference& expected, Isa& isa) {
+  InferenceMemo memo;
+  std::vector<WordFixup> moved(in.fixups.begin(), in.fixups.end());
+  InferenceInput other = in;
+  for (const uint64_t step : {uint64_t{8}, uint64_t{56}}) {
+    other.telemetry_begin += step;
+    other.telemetry_end += step;
+    for (WordFixup& f : moved) f.addend += step;
+    other.fixups = moved;
+    memo.Infer(other, isa);
+  }
+  InferenceInput crowded = other;
+  crowded.live.Add(0, kNumRegisters);
+  memo.Infer(crowded, isa);
+  crowded.live = RegisterSet();
+  crowded.pending.Add(0, kNumRegisters);
+  memo.Infer(crowded, isa);
+  const Inference& actual = memo.Infer(in, isa);
+  EXPECT_EQ(actual.effects.SerializeAsString(), expected.effects.SerializeAsString());
+  ASSERT_EQ(actual.observations.size(), expected.observations.size());
+  for (size_t i = 0; i < actual.observations.size(); ++i) {
+    const Observation &a = actual.observations[i], &e = expected.observations[i];
+    EXPECT_EQ(std::tie(a.kind, a.value, a.name, a.detail, a.offset, a.instruction),
+              std::tie(e.kind, e.value, e.name, e.detail, e.offset, e.instruction));
+  }
+}
+
 Inference Infer(const Case& c) {
   Isa& isa = IsaOf(c.target);
   std::string text = c.text;
@@ -78,7 +108,9 @@ Inference Infer(const Case& c) {
   in.pending = c.pending;
   in.telemetry_begin = 8;
   in.telemetry_end = 16;
-  return InferEffects(in, isa);
+  Inference inference = InferEffects(in, isa);
+  ExpectRemembered(in, inference, isa);
+  return inference;
 }
 
 std::vector<v1::Violation> Check(const Case& c) {
