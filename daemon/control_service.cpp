@@ -67,6 +67,27 @@ v1::Violation NothingAsked(const std::string& observed, const std::string& messa
   return contract::MakeViolation(contract::id::kNothingAsked, observed, "", {}, message);
 }
 
+// Whether processes that are no longer listed were asked about such a kernel.
+bool CoveredInSums(const KeptSums& sums, const std::string& glob, Current& current) {
+  bool covered = false;
+  for (const auto& [id, kept] : sums.attachments()) {
+    if (!current.Wants(id)) continue;
+    for (const auto& [place, part] : kept.coverage) {
+      covered = covered || (!place.second.empty() && KernelWanted(glob, place.second));
+    }
+  }
+  return covered;
+}
+
+v1::Violation OnlyInSums(uint64_t processes) {
+  v1::Violation v = NothingAsked(
+      absl::StrCat(processes, " processes that are no longer listed"),
+      "the processes that loaded the kernel are gone and no longer listed: what became of its "
+      "sites is in the sums, the reasons in detail are not");
+  v.set_next_step("See rjctl coverage, or run the program again.");
+  return v;
+}
+
 }  // namespace
 
 ControlService::ControlService(DaemonState& state, GpuInventory gpus, std::string version)
@@ -248,7 +269,8 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
   Current current(state_.attachments, request->include_detached(), "");
   std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen;
   bool decided = false, known = false;
-  for (const LoadRecord& load : InPlaceFirst(state_.ledger.View().loads)) {
+  const LedgerView view = state_.ledger.View();
+  for (const LoadRecord& load : InPlaceFirst(view.loads)) {
     if (load.decision == nullptr) continue;
     for (const v1::Coverage& coverage : load.decision->record.coverage()) {
       if (coverage.kernel().empty() || !KernelWanted(glob, coverage.kernel())) continue;
@@ -280,12 +302,15 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
       }
     }
   }
+  const bool folded = CoveredInSums(*view.kept, glob, current);
   for (const std::string& id : current.detached()) reply->add_detached_attachments(id);
-  reply->set_kernel_known(known || KernelKnown(glob));
+  reply->set_kernel_known(known || folded || KernelKnown(glob));
   if (reply->decisions_size() == 0 && reply->attached_sites() == 0) {
     for (v1::Violation& v : NoSuchPlace(*request)) *reply->add_violations() = std::move(v);
     if (reply->violations_size() > 0) return grpc::Status::OK;
-    *reply->add_violations() = WhyNothing(*request, decided, reply->kernel_known());
+    *reply->add_violations() = folded && !decided
+                                   ? OnlyInSums(view.kept->processes())
+                                   : WhyNothing(*request, decided, reply->kernel_known());
   }
   return grpc::Status::OK;
 }

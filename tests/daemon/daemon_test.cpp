@@ -24,6 +24,7 @@ namespace rjdbi::tests {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Admission, PatchesOnceAndThenAnswersFromTheHash) {
   Daemon daemon;
@@ -390,6 +391,12 @@ TEST(Reports, NoTotalEverFalls) {
   EXPECT_EQ(sum(all), 11 * kProcesses);
   EXPECT_EQ(all.coverage().total().requested(), 2u);
   EXPECT_EQ(all.coverage().total().attached(), 2u);
+  const v1::WhyNotAttachedReply why = daemon.WhyNot("add_one", /*include_detached=*/true);
+  EXPECT_TRUE(why.kernel_known());
+  ASSERT_EQ(why.violations_size(), 1);
+  EXPECT_THAT(why.violations(0).message(), HasSubstr("no longer listed"));
+  EXPECT_THAT(daemon.WhyNot("lds_sum", true).violations(0).message(),
+              Not(HasSubstr("no longer listed")));
   const ProgramResult table =
       RunProgram({RJDBI_RJCTL, "--socket", daemon.control_socket(), "report", "--all"});
   EXPECT_THAT(table.out, HasSubstr("520 processes that are gone and no longer listed, with 520 "
