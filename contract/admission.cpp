@@ -68,9 +68,13 @@ std::string FirstBytes(absl::Span<const uint8_t> bytes) {
 // Whether the probe exists, the selector parses and both consents are given.
 std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, const Policy& policy) {
   std::vector<v1::Violation> out;
-  if (auto selector = patch::Selector::Parse(spec.sites()); !selector.ok()) {
-    out.push_back(MakeViolation(id::kBadSelector, StrCat("\"", spec.sites(), "\""),
-                                "a site selector", {}, std::string(selector.status().message())));
+  patch::SelectorError error;
+  if (!patch::Selector::Parse(spec.sites(), &error).ok()) {
+    v1::Violation v =
+        MakeViolation(id::kBadSelector, StrCat("\"", spec.sites(), "\""), "a site selector", {},
+                      StrCat("selector, column ", error.column, ": expected ", error.expected));
+    v.set_excerpt(patch::PointAt(spec.sites(), error.column));
+    out.push_back(std::move(v));
   }
   const BuiltinProbe* probe = FindProbe(spec.probe());
   if (probe == nullptr) {
@@ -151,6 +155,7 @@ class Engine {
   const KernelAnalysis* Analyse(size_t index);
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
   void JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset);
+  void JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel, const patch::Refusal& refusal);
   void JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i);
   bool RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, v1::Decision* d);
   void TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, const v1::Decision& d);
@@ -355,6 +360,10 @@ void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
     decision_keys_.push_back({kernel.kernel_index(), asked});
     JudgeMissing(a, kernel, offset);
   }
+  for (const patch::Refusal& refusal : selection.refusals) {
+    decision_keys_.push_back({kernel.kernel_index(), asked});
+    JudgeUnanswerable(a, kernel, refusal);
+  }
 }
 
 void Engine::Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation) {
@@ -376,6 +385,18 @@ void Engine::JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offse
          NoInstructionAt(kernel, offset)
              .value_or(MakeViolation(id::kNoInstruction, StrCat("offset 0x", absl::Hex(offset)),
                                      "an instruction's start", *l)));
+}
+
+// The selector asks what the object does not say: one refusal for the kernel.
+void Engine::JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel,
+                               const patch::Refusal& refusal) {
+  v1::Decision* d = record().add_decisions();
+  d->set_attachment_id(a.attachment->id());
+  v1::Location* l = d->mutable_site()->mutable_location();
+  l->set_kernel(kernel.kernel().name);
+  l->set_code_object_vaddr(kernel.kernel().entry_vaddr);
+  d->mutable_site()->set_immovable_constraint_id(std::string(ForReason(refusal.reason).id));
+  Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(refusal, *l));
 }
 
 void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
@@ -731,7 +752,7 @@ void Engine::Cover() {
     Tally& t = tallies[decision_keys_[i]];
     const v1::Decision& d = record().decisions(static_cast<int>(i));
     ++t.requested;
-    const bool missing = d.site().immovable_constraint_id() == id::kNoInstruction;
+    const bool missing = d.site().instruction_bytes() == 0;
     if (!missing) ++t.selected;
     if (d.outcome() == v1::VERIFIED_ATTACH) {
       ++t.attached;

@@ -11,8 +11,9 @@ using patch::Reason;
 
 constexpr CatalogueEntry kCatalogue[] = {
     {"RJD-A001", "the site selector does not parse",
-     "A selector is a comma-separated list of opcode globs (ds_*), \"memory\", \"entry\" and "
-     "explicit places (kernel+0x40). Nothing is attached on a guess of what was meant.",
+     "A selector combines opcode globs (ds_*), families (memory, valu), places (entry, exit, block, "
+     "kernel+0x40, function:GLOB, FILE:LINE) with and, or, not, every:N and parentheses. Nothing is "
+     "attached on a guess of what was meant.",
      "Correct the selector at the column that the message names."},
     {"RJD-A002", "no such probe",
      "Probes are built in, each with a manifest that states its effects. A name that is not in "
@@ -309,6 +310,17 @@ constexpr CatalogueEntry kCatalogue[] = {
      "call, an indirect transfer or an end of program there is no such place.",
      "Attach before the instruction, or to the first instruction that it leads to.",
      Reason::kSiteNothingAfter},
+    {"RJD-S015", "the code object has no line table",
+     "The selector names lines of source code, and the object does not say which instructions "
+     "belong to which: it was built without debug information, or stripped. Nothing is selected "
+     "on a guess.",
+     "Build the kernel with -gline-tables-only or -g, or select by opcode, offset or family.",
+     Reason::kNoLineTable},
+    {"RJD-S016", "the code object's debug information cannot be read",
+     "The selector names lines of source code, and the object's line table contradicts itself, is "
+     "compressed, or is of a kind that is not known. Nothing is selected on a guess.",
+     "Decompress or rebuild the debug information, or select by opcode, offset or family.",
+     Reason::kBadDebugInfo},
 };
 
 const CatalogueEntry& EngineFault() { return *Find(id::kEngineFault); }

@@ -3,12 +3,16 @@
 
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 
+#include "contract/catalogue.h"
 #include "contract/demangle.h"
 #include "contract/occupancy.h"
 #include "contract/site.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/analysis/selector.h"
+#include "patch/analysis/site_capability.h"
 #include "patch/isa/generation.h"
 #include "patch/isa/isa.h"
 
@@ -98,12 +102,22 @@ absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> bytes,
   if (!object.ok()) return object.status();
   Decoders decoders(*object);
   v1::ListSitesReply reply;
+  std::set<std::string> said;
   for (size_t i = 0; i < object->kernels().size(); ++i) {
     if (!Wanted(kernel_glob, object->kernels()[i])) continue;
     const auto analysis = decoders.Analyse(i);
     if (analysis == nullptr) continue;
-    for (const uint32_t index : parsed->Select(*analysis).instructions) {
-      *reply.add_sites() = MakeSite(*analysis, index);
+    const patch::SiteCapabilities capabilities(*analysis);
+    *reply.add_structures() = DescribeStructure(*analysis, capabilities);
+    const auto selection = parsed->Select(*analysis);
+    for (const uint32_t index : selection.instructions) {
+      *reply.add_sites() = DescribeSite(*analysis, capabilities, index);
+    }
+    for (const patch::Refusal& refusal : selection.refusals) {
+      v1::Violation violation = MakeViolation(refusal, {});
+      if (said.insert(violation.constraint_id()).second) {
+        *reply.add_violations() = std::move(violation);
+      }
     }
   }
   return reply;

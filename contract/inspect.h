@@ -25,7 +25,9 @@ absl::StatusOr<v1::ListKernelsReply> InspectKernels(absl::Span<const uint8_t> ob
 
 // The places that a selector ("": every instruction) selects in those kernels.
 // INVALID_ARGUMENT: the selector does not parse. Otherwise as above, except that
-// a malformed object is DATA_LOSS. A kernel that cannot be analysed has no sites.
+// a malformed object is DATA_LOSS. A kernel that cannot be analysed has no sites;
+// a selector that the object has no answer for (source lines without a line table)
+// is a violation in the reply.
 absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> object,
                                                 const std::string& kernel_glob,
                                                 const std::string& selector);

@@ -118,6 +118,9 @@ std::string OutcomeName(v1::Outcome outcome) {
 std::string RenderViolation(const v1::Violation& v, const RenderOptions& o) {
   std::string out = StrCat(Paint(StrCat("error[", v.constraint_id(), "]"), kRed, o), ": ",
                            Printable(v.message()), "\n", LocationLines(v.location(), o));
+  for (absl::string_view line : absl::StrSplit(v.excerpt(), '\n', absl::SkipEmpty())) {
+    StrAppend(&out, "  ", Paint("|", kBlue, o), " ", Printable({line.data(), line.size()}), "\n");
+  }
   if (!v.observed().empty()) StrAppend(&out, "  observed: ", Printable(v.observed()), "\n");
   if (!v.limit().empty()) StrAppend(&out, "  limit: ", Printable(v.limit()), "\n");
   if (v.taken_by_size() > 0) {
@@ -132,7 +135,8 @@ std::string RenderViolation(const v1::Violation& v, const RenderOptions& o) {
 std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
   std::string out;
   if (Attached(d.outcome())) {
-    StrAppend(&out, Paint(OutcomeName(d.outcome()), kGreen, o), "  ", Place(d.site().location()),
+    StrAppend(&out, Paint(OutcomeName(d.outcome()), kGreen, o), "  ",
+              d.site().position() == v1::AFTER ? "after " : "", Place(d.site().location()),
               ": ", Printable(d.site().location().instruction()));
     if (d.has_counter_index()) StrAppend(&out, "  counter ", d.counter_index());
     StrAppend(&out, "\n");

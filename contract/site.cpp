@@ -1,7 +1,10 @@
 // See site.h.
 #include "contract/site.h"
 
+#include <google/protobuf/stubs/common.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
@@ -70,6 +73,127 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Positi
   site.set_scc_live(taken.Has(patch::kScc));
   site.set_vcc_live(taken.HasAny(patch::kVccLo, 2));
   return site;
+}
+
+namespace {
+
+constexpr std::pair<patch::SiteTrait, v1::SiteTrait> kTraits[] = {
+    {patch::SiteTrait::kKernelEntry, v1::SITE_KERNEL_ENTRY},
+    {patch::SiteTrait::kBlockEntry, v1::SITE_BLOCK_ENTRY},
+    {patch::SiteTrait::kInClause, v1::SITE_IN_CLAUSE},
+    {patch::SiteTrait::kInDelayWindow, v1::SITE_IN_DELAY_WINDOW},
+    {patch::SiteTrait::kInGprIndexRegion, v1::SITE_IN_GPR_INDEX_REGION},
+    {patch::SiteTrait::kRegistersReleased, v1::SITE_REGISTERS_RELEASED},
+    {patch::SiteTrait::kUnreachable, v1::SITE_UNREACHABLE},
+    {patch::SiteTrait::kNearUndecodable, v1::SITE_NEAR_UNDECODABLE},
+    {patch::SiteTrait::kBeforeSecondEntry, v1::SITE_BEFORE_SECOND_ENTRY},
+    {patch::SiteTrait::kExecUnknown, v1::SITE_EXEC_UNKNOWN},
+    {patch::SiteTrait::kBranchTargetInside, v1::SITE_BRANCH_TARGET_INSIDE},
+};
+
+v1::CodeRangeKind KindOf(patch::CodeRangeKind kind) {
+  switch (kind) {
+    case patch::CodeRangeKind::kFiller:
+      return v1::CODE_FILLER;
+    case patch::CodeRangeKind::kUnreachable:
+      return v1::CODE_UNREACHABLE;
+    case patch::CodeRangeKind::kData:
+      return v1::CODE_DATA;
+    case patch::CodeRangeKind::kUndecoded:
+      return v1::CODE_UNDECODED;
+  }
+  return v1::CODE_RANGE_KIND_UNSPECIFIED;
+}
+
+v1::TransferTarget TargetOf(patch::TransferTarget target) {
+  switch (target) {
+    case patch::TransferTarget::kDirect:
+      return v1::TARGET_DIRECT;
+    case patch::TransferTarget::kPcRelative:
+      return v1::TARGET_PC_RELATIVE;
+    case patch::TransferTarget::kLoaded:
+      return v1::TARGET_LOADED;
+    case patch::TransferTarget::kUnknown:
+      return v1::TARGET_UNKNOWN;
+  }
+  return v1::TRANSFER_TARGET_UNSPECIFIED;
+}
+
+// Protobuf takes no other bytes in a string.
+bool IsUtf8(const std::string& text) {
+  return google::protobuf::internal::IsStructurallyValidUTF8(text.data(),
+                                                             static_cast<int>(text.size()));
+}
+
+}  // namespace
+
+v1::Site DescribeSite(const patch::KernelAnalysis& kernel,
+                      const patch::SiteCapabilities& capabilities, uint32_t i) {
+  v1::Site site = MakeSite(kernel, i);
+  const patch::SiteCapability c = capabilities.At(i, patch::Position::kBefore);
+  v1::SiteCapability& out = *site.mutable_capability();
+  for (const auto& [from, to] : kTraits) {
+    if (std::find(c.traits.begin(), c.traits.end(), from) != c.traits.end()) out.add_traits(to);
+  }
+  if (c.immovable) out.set_immovable_reason(c.immovable->detail);
+  out.set_movable_after(!c.immovable_after.has_value());
+  if (c.immovable_after) {
+    out.set_after_constraint_id(std::string(ForReason(c.immovable_after->reason).id));
+  }
+  out.set_live_sgprs(c.live_sgprs);
+  out.set_live_vgprs(c.live_vgprs);
+  out.set_live_agprs(c.live_agprs);
+  out.set_free_agprs(c.free_agprs);
+  out.set_pending_registers(c.pending);
+  for (const auto& counter : c.outstanding) {
+    v1::OutstandingCounter& o = *out.add_outstanding();
+    o.set_counter(std::string(counter.name));
+    o.set_unbounded(counter.at_most >= patch::Outstanding::kUnbounded);
+    if (!o.unbounded()) o.set_at_most(counter.at_most);
+  }
+  if (c.distance) {
+    out.mutable_reach()->set_distance(*c.distance);
+    out.mutable_reach()->set_direct(c.direct_reach);
+  }
+  out.mutable_reach()->set_kernel_can_move(c.kernel_can_move);
+  if (IsUtf8(c.source_file)) out.set_source_file(c.source_file);
+  out.set_source_line(c.source_line);
+  return site;
+}
+
+v1::KernelStructure DescribeStructure(const patch::KernelAnalysis& kernel,
+                                      const patch::SiteCapabilities& capabilities) {
+  const patch::KernelStructure s = capabilities.Structure();
+  v1::KernelStructure out;
+  out.set_kernel(kernel.kernel().name);
+  out.set_code_bytes(kernel.code().size());
+  out.set_instructions(static_cast<uint32_t>(kernel.instructions().size()));
+  out.set_reachable_instructions(s.reachable_instructions);
+  out.set_blocks(s.reachable_blocks);
+  for (const patch::CodeRange& range : s.ranges) {
+    v1::CodeRange& r = *out.add_ranges();
+    r.set_begin(range.begin);
+    r.set_end(range.end);
+    r.set_kind(KindOf(range.kind));
+  }
+  for (const patch::Transfer& transfer : s.transfers) {
+    const patch::Instruction& in = kernel.instructions()[transfer.instruction];
+    v1::ControlTransferSite& t = *out.add_transfers();
+    t.set_kernel_offset(in.offset);
+    t.set_instruction(kernel.isa().Print(kernel.code(), in.offset));
+    t.set_call(transfer.call);
+    t.set_target(TargetOf(transfer.target));
+  }
+  out.set_control_flow_complete(s.incomplete.empty());
+  for (const std::string& why : s.incomplete) out.add_incomplete_because(why);
+  out.set_position_independent(s.position_independent);
+  return out;
+}
+
+std::string SiteTraitName(v1::SiteTrait trait) {
+  std::string name = absl::AsciiStrToLower(
+      absl::StrReplaceAll(v1::SiteTrait_Name(trait), {{"SITE_", ""}, {"_", " "}}));
+  return name;
 }
 
 std::optional<v1::Violation> NoInstructionAt(const patch::KernelAnalysis& kernel, uint64_t offset) {

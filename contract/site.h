@@ -7,6 +7,7 @@
 #include <string>
 
 #include "patch/analysis/kernel_analysis.h"
+#include "patch/analysis/site_capability.h"
 #include "rjdbi/v1/contract.pb.h"
 
 namespace rjdbi::contract {
@@ -18,7 +19,16 @@ v1::Location MakeLocation(const patch::KernelAnalysis& kernel, uint32_t i);
 v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i,
                   patch::Position position = patch::Position::kBefore);
 
+// MakeSite with Site.capability: costs more, for listings.
+v1::Site DescribeSite(const patch::KernelAnalysis& kernel,
+                      const patch::SiteCapabilities& capabilities, uint32_t i);
+v1::KernelStructure DescribeStructure(const patch::KernelAnalysis& kernel,
+                                      const patch::SiteCapabilities& capabilities);
+
 patch::Position PositionOf(v1::Position position);
+
+// "in clause", "exec unknown", ...
+std::string SiteTraitName(v1::SiteTrait trait);
 
 // RJD-S012 with the nearest places, for an offset (bytes) at which no instruction of
 // the kernel starts. nullopt: one does.

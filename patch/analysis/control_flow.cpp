@@ -2,6 +2,7 @@
 #include "patch/analysis/control_flow.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rjdbi::patch {
 namespace {
@@ -148,6 +149,7 @@ class Builder {
       if (!seen[b] || !unknown_at_[b]) continue;
       flow_.unknown_code = std::min(flow_.unknown_code.value_or(*unknown_at_[b]), *unknown_at_[b]);
     }
+    flow_.reachable = std::move(seen);
   }
 
   const InstructionList& instructions_;

@@ -22,6 +22,8 @@ struct ControlFlow {
   std::vector<BasicBlock> blocks;
   std::vector<Exit> exits;         // by block; kUnknown adds to the successors
   std::vector<uint32_t> block_of;  // by instruction
+  // By block: an entry leads there. With an indirect branch every block counts.
+  std::vector<bool> reachable;
   bool has_indirect_branch = false;
   bool has_calls = false;
   bool leaves_kernel = false;  // a direct branch or fall-through to code outside

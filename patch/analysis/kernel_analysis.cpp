@@ -15,11 +15,6 @@
 namespace rjdbi::patch {
 namespace {
 
-// With kernarg preloading, firmware that knows it enters here; older firmware
-// enters at 0, where the compiler puts code that loads the same registers and
-// branches here.
-constexpr uint64_t kPreloadEntryOffset = 256;
-
 RegisterSet SpecialRegisters() {
   RegisterSet set;
   set.Add(kVccLo, kVgpr0 - kVccLo);
@@ -130,10 +125,13 @@ class Analysis final : public KernelAnalysis {
   absl::Span<const uint8_t> code() const override { return code_; }
   const InstructionList& instructions() const override { return instructions_; }
   const std::vector<BasicBlock>& blocks() const override { return flow_.blocks; }
+  const ControlFlow& flow() const override { return flow_; }
+  uint8_t Regions(uint32_t i) const override { return Region(i); }
   std::optional<uint32_t> InstructionAt(uint64_t offset) const override {
     return FindInstruction(instructions_, offset);
   }
   std::optional<uint64_t> undecodable_offset() const override { return undecodable_; }
+  bool Reachable(uint32_t i) const override { return flow_.reachable[flow_.block_of[i]]; }
   bool has_indirect_branch() const override { return flow_.has_indirect_branch; }
   bool has_calls() const override { return flow_.has_calls; }
   const RegisterSet& mentioned() const override { return mentioned_; }
@@ -309,6 +307,22 @@ std::optional<Refusal> Analysis::Immovable(uint32_t i, Position position) const 
 }
 
 }  // namespace
+
+bool PositionIndependent(const KernelAnalysis& kernel) {
+  if (kernel.undecodable_offset() || kernel.has_calls() || kernel.has_indirect_branch()) {
+    return false;
+  }
+  const auto size = static_cast<int64_t>(kernel.code().size());
+  for (const Instruction& in : kernel.instructions()) {
+    if (in.reads_pc) return false;
+    if (in.target_offset && (*in.target_offset < 0 || *in.target_offset >= size)) return false;
+  }
+  if (kernel.blocks().empty()) return false;
+  const BasicBlock& last = kernel.blocks().back();
+  const Instruction& end = kernel.instructions()[last.last];
+  const bool reachable = last.entry || !last.predecessors.empty();
+  return !reachable || end.ends_program || (end.branch && !end.conditional);
+}
 
 const RegisterSet& ObjectFacts::Mentioned(const CodeObject& object, Isa& isa, bool kernels_too) {
   const auto [it, fresh] = mentioned_.try_emplace({&isa, kernels_too});

@@ -23,6 +23,8 @@ namespace rjdbi::patch {
 // has issued; a load's result need not have arrived.
 enum class Position : uint8_t { kBefore, kAfter };
 
+struct ControlFlow;
+
 struct BasicBlock {
   uint32_t first = 0, last = 0;  // instruction indices, inclusive
   std::vector<uint32_t> successors, predecessors;
@@ -59,8 +61,14 @@ class KernelAnalysis {
 
   virtual const InstructionList& instructions() const = 0;
   virtual const std::vector<BasicBlock>& blocks() const = 0;
+  virtual const ControlFlow& flow() const = 0;
+  // Bits of RegionFlag (hazard_regions.h) that hold at i.
+  virtual uint8_t Regions(uint32_t i) const = 0;
   virtual std::optional<uint32_t> InstructionAt(uint64_t offset) const = 0;
   virtual std::optional<uint64_t> undecodable_offset() const = 0;
+  // Some path of the kernel's control flow leads to i; with an indirect branch
+  // every instruction counts.
+  virtual bool Reachable(uint32_t i) const = 0;
   virtual bool has_indirect_branch() const = 0;
   // Some reachable instruction calls; everything live by convention is live.
   virtual bool has_calls() const = 0;
@@ -91,6 +99,14 @@ class KernelAnalysis {
   virtual std::optional<Refusal> Immovable(uint32_t i,
                                            Position position = Position::kBefore) const = 0;
 };
+
+// With kernarg preloading, firmware that knows it enters here; older firmware
+// enters at 0, where the compiler puts code that loads the same registers and
+// branches here.
+inline constexpr uint64_t kPreloadEntryOffset = 256;
+
+// Nothing in the kernel depends on where it lies, and control stays in it.
+bool PositionIndependent(const KernelAnalysis& kernel);
 
 }  // namespace rjdbi::patch
 

@@ -1,12 +1,10 @@
-// Site selectors: which instructions of a kernel a probe is asked for.
-//
-//   selector := term { ',' term }
-//   term     := opcode glob ("ds_*", "global_store*") | "entry" | "kernel+0xOFFSET"
-//             | "memory"   (every load, store and atomic)
+// Site selectors: which instructions of a kernel a probe is asked for. The
+// grammar and what each term selects: docs/selectors.md.
 #ifndef PATCH_ANALYSIS_SELECTOR_H_
 #define PATCH_ANALYSIS_SELECTOR_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,27 +14,40 @@
 
 namespace rjdbi::patch {
 
+// What is wrong with a selector's text.
+struct SelectorError {
+  size_t column = 0;  // 1-based, in bytes
+  std::string expected;
+};
+
 class Selector {
  public:
-  // INVALID_ARGUMENT names the column (1-based) and what was expected.
-  static absl::StatusOr<Selector> Parse(std::string_view text);
+  static constexpr size_t kMaxLength = 4096;  // bytes
+  static constexpr int kMaxDepth = 64;        // of parentheses and prefix operators
+
+  // INVALID_ARGUMENT names the column and what was expected, on one line, and
+  // then shows the text with a caret below the column. `error`: the same, apart.
+  static absl::StatusOr<Selector> Parse(std::string_view text, SelectorError* error = nullptr);
 
   struct Selection {
     std::vector<uint32_t> instructions;     // indices, ascending
     std::vector<uint64_t> missing_offsets;  // explicit offsets that are no instruction's start
+    // Why the selector cannot be evaluated in this kernel; then nothing is selected.
+    std::vector<Refusal> refusals;
   };
   Selection Select(const KernelAnalysis& kernel) const;
   const std::string& text() const { return text_; }
 
+  struct Node;  // of the syntax tree; private to selector.cpp
+
  private:
-  struct Term {
-    enum class Kind : uint8_t { kOpcodeGlob, kEntry, kOffset, kMemory } kind;
-    std::string glob;
-    uint64_t offset = 0;
-  };
   std::string text_;
-  std::vector<Term> terms_;
+  std::shared_ptr<const Node> root_;
 };
+
+// The text and a caret below the column, on two lines; what is far from the
+// column is left out.
+std::string PointAt(std::string_view text, size_t column);
 
 // Shell-style glob: * ? [abc] [a-z] [!x].
 bool GlobMatch(std::string_view glob, std::string_view text);

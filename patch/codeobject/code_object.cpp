@@ -149,7 +149,10 @@ absl::Span<const uint8_t> CodeObject::AtVaddr(uint64_t vaddr, uint64_t size) con
 // Fills a CodeObject step by step.
 class CodeObjectParser {
  public:
-  explicit CodeObjectParser(absl::Span<const uint8_t> bytes) { out_.bytes_ = bytes; }
+  explicit CodeObjectParser(absl::Span<const uint8_t> bytes) {
+    out_.bytes_ = bytes;
+    out_.debug_info_ = std::make_shared<DebugInfo>(bytes);
+  }
 
   absl::StatusOr<CodeObject> Run() {
     absl::StatusOr<ElfView> elf = ElfView::Open(out_.bytes_);

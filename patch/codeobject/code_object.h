@@ -8,6 +8,7 @@
 #define PATCH_CODEOBJECT_CODE_OBJECT_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "patch/codeobject/debug_info.h"
 
 namespace rjdbi::patch {
 
@@ -102,6 +104,9 @@ class CodeObject {
   };
   const std::vector<Range>& executable_ranges() const { return executable_ranges_; }
 
+  // Read when first asked for; shared by copies of this object.
+  const DebugInfo& debug_info() const { return *debug_info_; }
+
   // The file bytes behind [vaddr, vaddr+size), or empty if not file-backed.
   absl::Span<const uint8_t> AtVaddr(uint64_t vaddr, uint64_t size) const;
   std::optional<uint64_t> VaddrToOffset(uint64_t vaddr) const;
@@ -114,6 +119,7 @@ class CodeObject {
   std::vector<Segment> segments_;
   std::vector<CodeSymbol> code_symbols_;
   std::vector<Range> executable_ranges_;
+  std::shared_ptr<const DebugInfo> debug_info_;
 };
 
 }  // namespace rjdbi::patch

@@ -23,6 +23,8 @@ enum class Reason : uint16_t {
   kSiteTooShort,
   kSiteDealloc,       // after VGPR deallocation
   kSiteNothingAfter,  // position "after" on an instruction that transfers control
+  kNoLineTable,       // a selector names source lines
+  kBadDebugInfo,
   // Registers.
   kNoSgprPair,  // observed, limit: registers
   kNoVgprs,

@@ -27,23 +27,6 @@ uint32_t WordAt(absl::Span<const uint8_t> bytes, size_t offset) {
   return word;
 }
 
-// Nothing in the kernel depends on where it lies, and control stays in it.
-bool Movable(const KernelAnalysis& kernel) {
-  if (kernel.undecodable_offset() || kernel.has_calls() || kernel.has_indirect_branch()) {
-    return false;
-  }
-  const auto size = static_cast<int64_t>(kernel.code().size());
-  for (const Instruction& in : kernel.instructions()) {
-    if (in.reads_pc) return false;
-    if (in.target_offset && (*in.target_offset < 0 || *in.target_offset >= size)) return false;
-  }
-  if (kernel.blocks().empty()) return false;
-  const BasicBlock& last = kernel.blocks().back();
-  const Instruction& end = kernel.instructions()[last.last];
-  const bool reachable = last.entry || !last.predecessors.empty();
-  return !reachable || end.ends_program || (end.branch && !end.conditional);
-}
-
 bool SharesCode(const CodeObject& object, const KernelAnalysis& kernel) {
   const Kernel& mine = kernel.kernel();
   for (size_t k = 0; k < object.kernels().size(); ++k) {
@@ -106,7 +89,7 @@ class Placer {
         Group group;
         group.kernel = site.kernel;
         group.shared = SharesCode(object_, *site.kernel);
-        group.movable = Movable(*site.kernel);
+        group.movable = PositionIndependent(*site.kernel);
         groups.push_back(std::move(group));
       }
       groups.back().sites.push_back(&site);
