@@ -63,7 +63,7 @@ void AddAttach(CLI::App& app, Arguments& a) {
   CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels",
                         [&a](const Context& c) { return Attach(c, a.spec); });
   SpecOption(verb, a, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
-  SpecOption(verb, a, "sites", "ds_*, global_store*, memory, entry, kernel+0xOFFSET, ...",
+  SpecOption(verb, a, "sites", "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...",
              "SELECTOR", true);
   SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, sabotage", "NAME", true);
   SpecOption(verb, a, "position", "before (default) or after each instruction", "WHERE", false);

@@ -131,36 +131,93 @@ int PrintKernels(const Context& context, const v1::ListKernelsReply& reply, bool
   return kOk;
 }
 
-int PrintSites(const Context& context, const v1::ListSitesReply& reply) {
-  if (context.out.json()) {
-    context.out.Json(reply);
-    return kOk;
+// "12S 30V SCC VCC": scalar, vector and accumulation registers, special state.
+std::string LiveText(const v1::Site& s) {
+  const v1::SiteCapability& c = s.capability();
+  std::string text = absl::StrCat(c.live_sgprs(), "S ", c.live_vgprs(), "V");
+  if (c.live_agprs() > 0) absl::StrAppend(&text, " ", c.live_agprs(), "A");
+  return absl::StrCat(text, s.scc_live() ? " SCC" : "", s.vcc_live() ? " VCC" : "");
+}
+
+// "vmcnt 2 lgkmcnt any"
+std::string OutstandingText(const v1::SiteCapability& c) {
+  std::string text;
+  for (const v1::OutstandingCounter& o : c.outstanding()) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", o.counter(), " ",
+                    o.unbounded() ? "any" : absl::StrCat(o.at_most()));
   }
+  return text;
+}
+
+std::string ProbeText(const v1::Site& s) {
+  const v1::SiteCapability& c = s.capability();
+  std::string text = s.movable() ? "yes" : absl::StrCat("no: ", s.immovable_constraint_id());
+  if (s.movable() && !c.movable_after()) absl::StrAppend(&text, ", not after");
+  if (s.has_splits_clause_at()) {
+    absl::StrAppend(&text, absl::StrFormat(", splits the clause at +0x%x", s.splits_clause_at()));
+  }
+  if (s.movable() && !c.reach().direct()) absl::StrAppend(&text, ", out of a branch's reach");
+  // Of what holds besides, what a person would not expect.
+  for (const int trait : c.traits()) {
+    if (trait == v1::SITE_UNREACHABLE || trait == v1::SITE_NEAR_UNDECODABLE ||
+        trait == v1::SITE_IN_DELAY_WINDOW) {
+      absl::StrAppend(&text, ", ", contract::SiteTraitName(static_cast<v1::SiteTrait>(trait)));
+    }
+  }
+  return text;
+}
+
+// What of a kernel's code is not plainly known.
+std::string StructureText(const v1::KernelStructure& k) {
+  std::string text;
+  for (const std::string& why : k.incomplete_because()) absl::StrAppend(&text, "  ", why, "\n");
+  for (const v1::CodeRange& r : k.ranges()) {
+    if (r.kind() == v1::CODE_FILLER) continue;
+    const char* what = r.kind() == v1::CODE_UNREACHABLE ? "code that nothing leads to"
+                       : r.kind() == v1::CODE_DATA      ? "no code, and nothing leads there"
+                                                        : "reached, but no code";
+    absl::StrAppend(&text, absl::StrFormat("  +0x%x to +0x%x: %s\n", r.begin(), r.end(), what));
+  }
+  for (const v1::ControlTransferSite& t : k.transfers()) {
+    const char* how = t.target() == v1::TARGET_DIRECT        ? "in the instruction"
+                      : t.target() == v1::TARGET_PC_RELATIVE ? "computed from the address of code"
+                      : t.target() == v1::TARGET_LOADED      ? "from memory, such as a jump table"
+                                                             : "set elsewhere";
+    absl::StrAppend(&text, absl::StrFormat("  +0x%x: %s, target %s\n", t.kernel_offset(),
+                                           t.call() ? "call" : "indirect branch", how));
+  }
+  return text;
+}
+
+int PrintSites(const Context& context, const v1::ListSitesReply& reply) {
+  if (context.out.json()) context.out.Json(reply);
+  context.out.Violations(reply.violations());
+  const int code = reply.violations_size() > 0 ? kRefused : kOk;
+  if (context.out.json()) return code;
   // A table for each kernel.
   std::map<std::string, std::vector<std::vector<std::string>>> kernels;
   for (const v1::Site& s : reply.sites()) {
-    std::string live = absl::StrCat(s.scc_live() ? "SCC " : "", s.vcc_live() ? "VCC" : "");
-    std::string probe = s.movable() ? "yes" : absl::StrCat("no: ", s.immovable_constraint_id());
-    if (s.has_splits_clause_at()) {
-      absl::StrAppend(&probe,
-                      absl::StrFormat(", splits the clause at +0x%x", s.splits_clause_at()));
-    }
     kernels[s.location().kernel()].push_back(
         {absl::StrFormat("+0x%x", s.location().kernel_offset()),
          contract::SiteClassName(s.site_class()), absl::StrCat(s.free_sgprs()),
-         absl::StrCat(s.free_vgprs()), live, Printable(s.location().instruction()), probe});
+         absl::StrCat(s.free_vgprs()), LiveText(s), OutstandingText(s.capability()),
+         Printable(s.location().instruction()), ProbeText(s)});
   }
+  std::map<std::string, std::string> structures;
+  for (const v1::KernelStructure& k : reply.structures()) structures[k.kernel()] = StructureText(k);
   const char* separator = "";
   for (const auto& [kernel, rows] : kernels) {
     context.out.Print(separator + context.out.Bold(Printable(contract::Demangle(kernel)) + "\n"));
-    context.out.Table({"OFFSET", "CLASS", "FREE SGPR", "FREE VGPR", "LIVE", "INSTRUCTION", "PROBE"},
+    context.out.Print(structures[kernel]);
+    context.out.Table({"OFFSET", "CLASS", "FREE SGPR", "FREE VGPR", "LIVE", "OUTSTANDING",
+                       "INSTRUCTION", "PROBE"},
                       rows, {0, 2, 3});
     separator = "\n";
   }
   const auto movable = std::count_if(reply.sites().begin(), reply.sites().end(),
                                      [](const v1::Site& s) { return s.movable(); });
   context.out.Note(absl::StrFormat("%d sites, %d can take a probe", reply.sites_size(), movable));
-  return kOk;
+  return code;
 }
 
 int RecordExit(const v1::AdmissionRecord& record) {

@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "google/protobuf/struct.pb.h"
 
 namespace rjdbi::clients {
@@ -77,7 +78,12 @@ int Output::Fail(const absl::Status& status) const {
   int code = kInternal;
   if (absl::IsUnavailable(status)) code = kUnreachable;
   if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) code = kUsage;
-  const std::string message = Printable(std::string(status.message()));
+  // The lines after the first point into something, such as a selector.
+  std::string message, shown;
+  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    absl::StrAppend(&message, message.empty() ? "" : "\n", Printable(std::string(line)));
+    absl::StrAppend(&shown, shown.empty() ? "" : "\n  ", Printable(std::string(line)));
+  }
   if (options_.json) {
     google::protobuf::Struct error;
     auto& fields = *(*error.mutable_fields())["error"].mutable_struct_value()->mutable_fields();
@@ -87,7 +93,7 @@ int Output::Fail(const absl::Status& status) const {
     Json(error);
   }
   const char* red = err_colour_ ? "\033[1;31m" : "";
-  std::fprintf(stderr, "%serror%s: %s\n", red, err_colour_ ? "\033[0m" : "", message.c_str());
+  std::fprintf(stderr, "%serror%s: %s\n", red, err_colour_ ? "\033[0m" : "", shown.c_str());
   if (code == kUnreachable) {
     std::fprintf(
         stderr,
