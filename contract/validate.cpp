@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -92,6 +93,12 @@ class Validator {
   void CheckDisplacedBranch(const SiteGroup& group, uint64_t at, uint32_t* executed);
   void CheckWay(const SiteGroup& group, uint64_t at, uint64_t to, uint32_t* executed);
   void CheckRegisters(const SiteGroup& group);
+  // What an admitted sequence is, from its bytes; the same ones come many times.
+  struct SequenceFacts {
+    uint32_t instructions = 0;
+    RegisterSet used;
+  };
+  const SequenceFacts& FactsOf(patch::Isa& isa, const std::vector<uint8_t>& sequence);
   void CheckDescriptors();
   void CheckMetadata(const Kernel& before, const Kernel& after, bool changed);
   void CheckFixups();
@@ -123,6 +130,7 @@ class Validator {
   std::vector<uint64_t> covered_to_;  // highest end of those up to here
   std::vector<ByteRange> allowed_;    // file ranges of the original that may differ
   std::vector<WordFixup> expected_fixups_;
+  std::map<std::pair<patch::Isa*, std::string_view>, SequenceFacts> sequences_;  // of plans_
   std::set<size_t> touched_kernels_;
   std::unordered_map<const KernelAnalysis*, std::vector<uint32_t>> clauses_;  // every s_clause
   std::map<const KernelAnalysis*, std::set<uint32_t>> split_clauses_;         // s_clause -> s_nop 0
@@ -366,12 +374,7 @@ std::optional<uint64_t> Validator::CheckSequences(const SiteGroup& group, patch:
         Find("a fixup lies outside the image", at + f.offset);
       }
     }
-    for (uint64_t offset = 0; offset < plan.sequence.size();) {
-      const Instruction* ins = isa.DecodeShared(plan.sequence, offset);
-      if (ins == nullptr) break;  // judged before
-      ++*executed;
-      offset += ins->size;
-    }
+    *executed += FactsOf(isa, plan.sequence).instructions;
     at += plan.sequence.size();
   }
   return at;
@@ -440,6 +443,22 @@ void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* ex
   CheckWay(group, next, group.base + site.offset + site.size, executed);
 }
 
+const Validator::SequenceFacts& Validator::FactsOf(patch::Isa& isa,
+                                                   const std::vector<uint8_t>& sequence) {
+  std::string_view bytes(reinterpret_cast<const char*>(sequence.data()), sequence.size());
+  const auto [it, fresh] = sequences_.try_emplace({&isa, bytes});
+  if (!fresh) return it->second;
+  SequenceFacts& facts = it->second;
+  for (uint64_t offset = 0; offset < sequence.size();) {
+    const Instruction* ins = isa.DecodeShared(sequence, offset);
+    if (ins == nullptr) break;  // judged before
+    facts.used |= ins->defs | ins->uses | ins->partial_defs;
+    ++facts.instructions;
+    offset += ins->size;
+  }
+  return facts;
+}
+
 void Validator::CheckRegisters(const SiteGroup& group) {
   const KernelAnalysis& k = *group.kernel;
   if (k.kernel_index() >= patched_->kernels().size()) return;
@@ -448,13 +467,7 @@ void Validator::CheckRegisters(const SiteGroup& group) {
       DescriptorAllocation(k.isa().generation(), after.descriptor, after.wavefront_size);
   RegisterSet used;
   for (size_t index : group.plans) {
-    const auto& sequence = plans_[index].sequence;
-    for (uint64_t offset = 0; offset < sequence.size();) {
-      const Instruction* ins = k.isa().DecodeShared(sequence, offset);
-      if (ins == nullptr) break;
-      used |= ins->defs | ins->uses | ins->partial_defs;
-      offset += ins->size;
-    }
+    used |= FactsOf(k.isa(), plans_[index].sequence).used;
   }
   const auto check = [&](uint16_t first, uint32_t from, uint32_t to) {
     if (from >= to || used.CountIn(static_cast<uint16_t>(first + from), to - from) == 0) return;

@@ -279,15 +279,25 @@ Known* LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
   return &known_.back();
 }
 
+// Most encodings with both high bits set have two words, and so have vector ones
+// whose first operand is a literal or a modifier. Only a guess at what to show.
+bool SeldomAlone(uint32_t word) {
+  const uint32_t operand = word & 0x1ff;
+  const bool extended = operand == 0xff || operand == 0xf9 || operand == 0xfa;
+  return word >> 30 == 3 || (word >> 31 == 0 && extended);
+}
+
 // More is shown only where less was no instruction, so that the answer depends
 // on the instruction's own bytes and can be kept under them.
 Known* LlvmIsa::Lookup(absl::Span<const uint8_t> code, uint64_t offset) {
   if (offset >= code.size() || code.size() - offset < 4) return nullptr;
   const auto bytes = code.subspan(offset, kMaxSize);
   const uint32_t word = FirstWord(bytes, 0);
-  const auto [single, new_word] = by_word_.try_emplace(word, nullptr);
-  if (new_word) single->second = DecodeAnew(bytes.first(4));
-  if (single->second != nullptr || bytes.size() < 8) return single->second;
+  if (bytes.size() < 8 || !SeldomAlone(word)) {
+    const auto [single, fresh] = by_word_.try_emplace(word, nullptr);
+    if (fresh) single->second = DecodeAnew(bytes.first(4));
+    if (single->second != nullptr || bytes.size() < 8) return single->second;
+  }
   const uint64_t words = uint64_t{FirstWord(bytes, 4)} << 32 | word;
   const auto [pair, new_pair] = by_pair_.try_emplace(words, nullptr);
   if (new_pair) pair->second = DecodeAnew(bytes.first(8));

@@ -10,8 +10,16 @@
 
 #include "absl/status/statusor.h"
 #include "patch/isa/isa.h"
+#include "patch/plan/rewriter.h"
 
 namespace rjdbi::patch {
+
+// A probe's machine code. Fixups: offsets into `bytes`.
+struct ProbeSequence {
+  std::vector<uint8_t> bytes;
+  std::vector<WordFixup> fixups;
+  uint32_t instructions = 0;
+};
 
 class AssemblyCache {
  public:
@@ -20,8 +28,12 @@ class AssemblyCache {
   absl::StatusOr<const std::vector<uint8_t>*> Assemble(const std::string& key, Isa& isa,
                                                        const std::string& text);
 
+  // Sequences made before, by all that they depend on; addends are the caller's.
+  std::unordered_map<std::string, ProbeSequence>& sequences() { return sequences_; }
+
  private:
   std::unordered_map<std::string, std::vector<uint8_t>> bytes_;
+  std::unordered_map<std::string, ProbeSequence> sequences_;
 };
 
 }  // namespace rjdbi::patch

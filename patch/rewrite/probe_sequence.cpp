@@ -9,6 +9,8 @@
 namespace rjdbi::patch {
 namespace {
 
+constexpr size_t kMostSequences = 4096;  // remembered; a rewriter lives long
+
 // Not an inline constant, so the assembler must spend a literal word on it; the
 // word is zeroed afterwards and left to the agent.
 constexpr char kPlaceholder[] = "0x7edcba98";
@@ -85,6 +87,15 @@ class Builder {
     Lines(generation_.tail_guard);
   }
 
+  // Everything that the sequence depends on, but for what its fixups add.
+  std::string Key(Probe probe) const {
+    const auto number = [](const std::optional<uint16_t>& reg) { return reg ? int{*reg} : -1; };
+    return absl::StrCat(key_, " ", static_cast<int>(probe), " ", registers_.exec_save, " ",
+                        number(registers_.address_sgpr), " ", number(registers_.address_vgpr), " ",
+                        registers_.data_vgpr, " ",
+                        absl::string_view(HeadGuard().data(), HeadGuard().size()));
+  }
+
   absl::StatusOr<ProbeSequence> Finish() {
     if (!status_.ok()) return status_;
     return std::move(sequence_);
@@ -103,9 +114,8 @@ class Builder {
       return generation_.head_guard;
     }
     const auto& instructions = kernel_.instructions();
-    const bool mfma =
-        kernel_.has_calls() || std::any_of(instructions.begin(), instructions.end(),
-                                           [](const Instruction& in) { return in.mfma; });
+    bool mfma = kernel_.has_calls();
+    for (size_t i = 0; i < instructions.size() && !mfma; ++i) mfma = instructions.Shared(i).mfma;
     return mfma ? generation_.mfma_head_guard : generation_.head_guard;
   }
 
@@ -168,7 +178,14 @@ std::string AssemblyKey(const KernelAnalysis& kernel) {
 absl::StatusOr<ProbeSequence> BuildSequence(const KernelAnalysis& kernel, Probe probe,
                                             uint32_t counter_index, const RegisterChoice& registers,
                                             AssemblyCache& cache) {
-  Builder builder(kernel, registers, uint64_t{counter_index} * kCounterBytes, cache);
+  const uint64_t addend = uint64_t{counter_index} * kCounterBytes;
+  Builder builder(kernel, registers, addend, cache);
+  const std::string key = builder.Key(probe);
+  if (const auto known = cache.sequences().find(key); known != cache.sequences().end()) {
+    ProbeSequence sequence = known->second;
+    for (WordFixup& fixup : sequence.fixups) fixup.addend = addend;
+    return sequence;
+  }
   switch (probe) {
     case Probe::kNop:
       builder.Line("s_nop 0");
@@ -183,7 +200,10 @@ absl::StatusOr<ProbeSequence> BuildSequence(const KernelAnalysis& kernel, Probe 
       builder.Counter(true);
       break;
   }
-  return builder.Finish();
+  absl::StatusOr<ProbeSequence> made = builder.Finish();
+  if (cache.sequences().size() >= kMostSequences) cache.sequences().clear();
+  if (made.ok()) cache.sequences().emplace(key, *made);
+  return made;
 }
 
 }  // namespace rjdbi::patch

@@ -27,12 +27,6 @@
 
 namespace rjdbi::patch {
 
-struct ProbeSequence {
-  std::vector<uint8_t> bytes;
-  std::vector<WordFixup> fixups;  // offsets into `bytes`
-  uint32_t instructions = 0;
-};
-
 inline constexpr uint32_t kCounterBytes = 8;
 
 // `registers`: counting probes only. INTERNAL: LLVM refused our text.

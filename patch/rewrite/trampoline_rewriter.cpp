@@ -246,7 +246,8 @@ absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
     uint32_t instruction;
     auto operator<=>(const Key&) const = default;
   };
-  std::map<Key, SiteCode> sites;
+  std::vector<std::pair<Key, size_t>> order;  // of the plans, by site
+  order.reserve(plans.size());
   for (size_t p = 0; p < plans.size(); ++p) {
     const auto found = by_index.find(plans[p].kernel_index);
     if (found == by_index.end() || plans[p].instruction >= found->second->instructions().size()) {
@@ -254,19 +255,24 @@ absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
                                               ", instruction ", plans[p].instruction,
                                               ", for which no analysis was given"));
     }
-    const KernelAnalysis* kernel = found->second;
-    SiteCode& site =
-        sites[{kernel->kernel().entry_vaddr, plans[p].kernel_index, plans[p].instruction}];
-    site.kernel = kernel;
-    site.instruction = plans[p].instruction;
-    site.broken_clause = plans[p].broken_clause;
-    site.plans.push_back(p);
+    order.push_back(
+        {{found->second->kernel().entry_vaddr, plans[p].kernel_index, plans[p].instruction}, p});
   }
+  std::sort(order.begin(), order.end());
   std::vector<SiteCode> result;
-  result.reserve(sites.size());
-  for (auto& [key, site] : sites) {
+  result.reserve(plans.size());
+  for (size_t n = 0; n < order.size(); ++n) {
+    const auto& [key, p] = order[n];
+    if (n == 0 || order[n - 1].first != key) {
+      SiteCode& site = result.emplace_back();
+      site.kernel = by_index[key.kernel];
+      site.instruction = key.instruction;
+    }
+    result.back().broken_clause = plans[p].broken_clause;
+    result.back().plans.push_back(p);
+  }
+  for (SiteCode& site : result) {
     if (absl::Status status = MakeBody(site, plans); !status.ok()) return status;
-    result.push_back(std::move(site));
   }
   return result;
 }
