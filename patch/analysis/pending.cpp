@@ -13,14 +13,15 @@ RegisterSet AllRegisters() {
   return set;
 }
 
-// Registers that a late result can land in (not EXEC, SCC, MODE).
-RegisterSet LateResults(const Instruction& in) {
-  RegisterSet set = in.defs | in.partial_defs;
+// Late results land anywhere but in EXEC, SCC and MODE.
+RegisterSet WithoutPrompt(RegisterSet set) {
   set.Remove(kExecLo, 2);
   set.Remove(kScc);
   set.Remove(kMode);
   return set;
 }
+
+RegisterSet LateResults(const Instruction& in) { return WithoutPrompt(in.defs | in.partial_defs); }
 
 }  // namespace
 
@@ -31,7 +32,7 @@ Pending::Pending(const InstructionList& instructions, absl::Span<const uint8_t> 
       code_(code),
       flow_(flow),
       generation_(generation),
-      everything_(everything),
+      everything_(WithoutPrompt(everything)),
       all_(AllRegisters()) {
   Count();
   const size_t n = flow_.blocks.size();

@@ -91,6 +91,18 @@ TEST(Pending, MatrixResultsLandWhenAnOrdinaryInstructionTouchesThem) {
   EXPECT_TRUE(k.PendingBefore(3).Has(kVgpr0 + 5));
 }
 
+// What a callee leaves in flight is not known, but nothing lands late in EXEC.
+TEST(Pending, AfterACallAnythingButExec) {
+  test::Loaded loaded(test::AssembleObject("gfx90a", 64, {{.body = R"(
+    s_call_b64 s[30:31], 0
+    v_mov_b32_e32 v1, v0
+    s_endpgm)"}}));
+  const auto& pending = loaded.Kernel().PendingBefore(1);
+  EXPECT_TRUE(pending.Has(patch::kVgpr0) && pending.Has(patch::kVccLo));
+  EXPECT_FALSE(pending.HasAny(patch::kExecLo, 2) || pending.Has(patch::kScc) ||
+               pending.Has(patch::kMode));
+}
+
 // Behind an instruction: what it loads is in flight, and what it reads late may
 // still be read; both until somebody waits, the latter until the next instruction.
 TEST(Position, BehindALoadItsRegistersAreNotFree) {
