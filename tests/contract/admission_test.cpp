@@ -10,6 +10,7 @@
 #include <string>
 
 #include "contract/catalogue.h"
+#include "contract/text.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 #include "tests/patch/analysis_assemble.h"
 
@@ -126,6 +127,70 @@ TEST_P(EachProcessor, EveryProbeAtEveryMemoryInstruction) {
 INSTANTIATE_TEST_SUITE_P(Processors, EachProcessor,
                          testing::Values("gfx900", "gfx908", "gfx90a", "gfx942", "gfx1010",
                                          "gfx1030", "gfx1100", "gfx1200"));
+
+TEST_P(EachProcessor, BothSidesOfEveryMemoryInstructionAndTheEnd) {
+  const auto object = CompileOpenCl(GetParam(), kSource);
+  std::vector<v1::Attachment> attachments;
+  for (const char* probe : {"nop", "count-waves", "count-lanes"}) {
+    for (const v1::Position position : {v1::BEFORE, v1::AFTER}) {
+      attachments.push_back(Attach(StrCat("a", attachments.size()), "*", "memory", probe));
+      attachments.back().mutable_spec()->set_position(position);
+    }
+  }
+  attachments.push_back(Attach("b0", "*", "exit", "count-waves"));
+  Policy policy = DefaultPolicy();  // six probes share a site
+  policy.defaults.set_max_injected_instructions_per_event(256);
+  policy.ceiling.set_max_injected_instructions_per_event(256);
+  const Admission a = AdmitAll(object, attachments, policy);
+  ExpectConserved(a);
+  EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
+  std::map<std::string, int> sites;
+  for (const v1::Decision& d : a.record.decisions()) {
+    EXPECT_TRUE(IsAttached(d)) << d.ShortDebugString();
+    ++sites[d.attachment_id()];
+    const bool after = d.attachment_id()[0] == 'a' && (d.attachment_id()[1] - '0') % 2 == 1;
+    EXPECT_EQ(d.site().position() == v1::AFTER, after);
+  }
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(sites[StrCat("a", i)], sites["a0"]);
+  EXPECT_GE(sites["b0"], 2);
+  EXPECT_GT(a.fixups.size(), 0u);
+}
+
+TEST(Admission, BehindATransferOfControlIsNoPlace) {
+  AsmKernel k;
+  k.body = "s_cbranch_scc0 .Lend\ns_nop 0\n.Lend:\ns_endpgm";
+  v1::Attachment attachment = Attach("a1", "k", "*", "count-waves");
+  attachment.mutable_spec()->set_position(v1::AFTER);
+  const Admission a = AdmitAll(AssembleObject("gfx90a", 64, {k}), {attachment});
+  ExpectConserved(a);
+  ASSERT_EQ(a.record.decisions_size(), 3);
+  EXPECT_EQ(a.record.decisions(0).violations(0).constraint_id(), "RJD-S014");
+  EXPECT_TRUE(IsAttached(a.record.decisions(1))) << a.record.ShortDebugString();
+  EXPECT_EQ(a.record.decisions(2).violations(0).constraint_id(), "RJD-S014");
+}
+
+TEST(Admission, LinesWithoutALineTableAreRefusedOncePerKernel) {
+  const Admission a = AdmitAll(CompileOpenCl("gfx90a", kSource),
+                               {Attach("a1", "*", "memory or x.cl:7", "count-waves")});
+  ExpectConserved(a);
+  ASSERT_EQ(a.record.decisions_size(), 2);
+  for (const v1::Decision& d : a.record.decisions()) {
+    EXPECT_EQ(d.outcome(), v1::UNSUPPORTED_SITE);
+    EXPECT_EQ(d.violations(0).constraint_id(), "RJD-S015");
+  }
+  for (const v1::Coverage& c : a.record.coverage()) {
+    EXPECT_EQ(c.requested(), 1u);
+    EXPECT_GT(c.not_selected(), 0u);
+  }
+}
+
+TEST(Admission, ABadSelectorIsPointedAt) {
+  const auto violations = CheckSpec(Attach("a1", "*", "ds_* and (", "nop").spec(), DefaultPolicy());
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].constraint_id(), "RJD-A001");
+  EXPECT_THAT(violations[0].message(), HasSubstr("column 11: expected "));
+  EXPECT_EQ(violations[0].excerpt(), "ds_* and (\n          ^");
+}
 
 constexpr char kClauses[] = R"(
 kernel void gather(global const int* a, global int* out) {
