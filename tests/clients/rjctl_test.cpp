@@ -394,6 +394,55 @@ TEST(Offline, AdmitPatchesAFile) {
               HasSubstr("ds_write"));
 }
 
+TEST(Offline, ABadSelectorIsPointedAt) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co";
+  WriteFile(input, CodeObject());
+  const ProgramResult sites = Rjctl({"sites", input, "--sites", "ds_* and (, entry)"});
+  EXPECT_EQ(sites.exit_code, 2);
+  EXPECT_THAT(sites.err, HasSubstr("error: selector, column 11: expected an opcode glob"));
+  EXPECT_THAT(sites.err, HasSubstr("\n  ds_* and (, entry)\n            ^\n"));
+  const ProgramResult admit =
+      Rjctl({"admit", input, "--attach", "kernel=*,sites=every:0 memory,probe=nop"});
+  EXPECT_EQ(admit.exit_code, 3);
+  EXPECT_THAT(admit.err, HasSubstr("  | every:0 memory\n  |       ^\n"));
+}
+
+TEST(Offline, SitesShowWhatAPlaceCanTake) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co";
+  WriteFile(input, CodeObject());
+  const auto reply =
+      Parse<v1::ListSitesReply>(Rjctl({"sites", input, "--kernel", "lds_sum", "-o", "json"}).out);
+  ASSERT_EQ(reply.structures_size(), 1);
+  EXPECT_EQ(reply.structures(0).kernel(), "lds_sum");
+  EXPECT_TRUE(reply.structures(0).control_flow_complete());
+  ASSERT_EQ(reply.structures(0).instructions(), static_cast<uint32_t>(reply.sites_size()));
+  bool waits = false;
+  for (const v1::Site& site : reply.sites()) {
+    EXPECT_TRUE(site.capability().reach().direct());
+    EXPECT_TRUE(site.capability().reach().kernel_can_move());
+    waits |= site.capability().outstanding_size() > 0;
+  }
+  EXPECT_TRUE(waits);
+  EXPECT_EQ(reply.sites(0).capability().traits(0), v1::SITE_KERNEL_ENTRY);
+  const ProgramResult exit = Rjctl({"sites", input, "--kernel", "lds_sum", "--sites", "exit"});
+  EXPECT_EQ(exit.exit_code, 0);
+  EXPECT_THAT(exit.out, HasSubstr("yes, not after"));
+  const ProgramResult lines = Rjctl({"sites", input, "--sites", "x.cl:3"});
+  EXPECT_EQ(lines.exit_code, 3);
+  EXPECT_THAT(lines.err, HasSubstr("error[RJD-S015]: the code object has no line table"));
+  const ProgramResult after = Rjctl({"admit", input, "--attach",
+                                     "kernel=*,sites=global_load*,probe=count-waves,"
+                                     "position=after",
+                                     "--all"});
+  EXPECT_EQ(after.exit_code, 0) << after.out;
+  EXPECT_THAT(after.out, HasSubstr("after lds_sum+0x"));
+  EXPECT_EQ(
+      Rjctl({"admit", input, "--attach", "kernel=*,sites=*,probe=nop,position=beside"}).exit_code,
+      2);
+}
+
 TEST(Offline, ExitCodesAndErrors) {
   EXPECT_EQ(Rjctl({"--socket", "/nonexistent", "status"}).exit_code, 5);
   const ProgramResult json = Rjctl({"--socket", "/nonexistent", "status", "--output", "json"});
