@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "patch/analysis/allocation.h"
+#include "patch/analysis/clone_obstacle.h"
 #include "patch/analysis/control_flow.h"
 #include "patch/analysis/hazard_regions.h"
 #include "patch/analysis/liveness.h"
@@ -157,8 +158,22 @@ class Analysis final : public KernelAnalysis {
   }
 
   std::optional<Refusal> Immovable(uint32_t i, Position position) const override;
+  const std::optional<Refusal>& CloneObstacle() const override { return Clone().obstacle; }
+  const std::vector<PcAddress>& PcAddresses() const override { return Clone().addresses; }
+  std::optional<Refusal> NotInsertable(uint32_t i, Position position) const override;
 
  private:
+  const CloneFacts& Clone() const {
+    if (!clone_) {
+      clone_ =
+          std::make_unique<CloneFacts>(FindCloneFacts(object_, kernel_index_, instructions_, code_,
+                                                      flow_, clauses_, undecodable_, two_entries_));
+    }
+    return *clone_;
+  }
+
+  std::optional<Refusal> InRegion(uint32_t i, Position position) const;
+
   RegisterSet Everything() const { return mentioned_ | SpecialRegisters(); }
 
   const RegisterSet& Live(uint32_t i, Position position) const {
@@ -231,6 +246,7 @@ class Analysis final : public KernelAnalysis {
   RegisterSet mentioned_, indexed_;
   mutable std::unique_ptr<Liveness> liveness_;
   mutable std::unique_ptr<Pending> pending_;
+  mutable std::unique_ptr<CloneFacts> clone_;
   mutable std::vector<std::vector<RegisterSet>> live_cache_, pending_cache_;
 };
 
@@ -264,13 +280,39 @@ std::optional<Refusal> ImmovableKind(const Instruction& in) {
   return std::nullopt;
 }
 
+std::optional<Refusal> NothingAfter(const Instruction& in) {
+  if (!in.branch && !in.ends_program && !in.indirect && !IsIndirectTransfer(in)) {
+    return std::nullopt;
+  }
+  const std::string opcode(in.opcode);
+  return Refuse(Reason::kSiteNothingAfter, opcode, "",
+                absl::StrCat("control does not simply go on after ", opcode));
+}
+
+std::optional<Refusal> Analysis::InRegion(uint32_t i, Position position) const {
+  const Instruction& in = instructions_[i];
+  if (RegionAt(i, position) & kInGprIndex) {
+    return Refuse(Reason::kSiteInsideGprIndexRegion, std::string(in.opcode), "",
+                  "vector register numbers are relative here");
+  }
+  if (RegionAt(i, position) & kAfterDealloc) {
+    return Refuse(Reason::kSiteDealloc, std::string(in.opcode), "",
+                  "the wavefront has given its vector registers back");
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> Analysis::NotInsertable(uint32_t i, Position position) const {
+  if (position == Position::kAfter) {
+    if (auto refusal = NothingAfter(instructions_[i])) return refusal;
+  }
+  return InRegion(i, position);
+}
+
 std::optional<Refusal> Analysis::Immovable(uint32_t i, Position position) const {
   const Instruction& in = instructions_[i];
-  if (position == Position::kAfter &&
-      (in.branch || in.ends_program || in.indirect || IsIndirectTransfer(in))) {
-    const std::string opcode(in.opcode);
-    return Refuse(Reason::kSiteNothingAfter, opcode, "",
-                  absl::StrCat("control does not simply go on after ", opcode));
+  if (position == Position::kAfter) {
+    if (auto refusal = NothingAfter(in)) return refusal;
   }
   const auto inside =
       std::upper_bound(flow_.inside_targets.begin(), flow_.inside_targets.end(), in.offset);
@@ -295,15 +337,7 @@ std::optional<Refusal> Analysis::Immovable(uint32_t i, Position position) const 
                   "the s_clause run is no straight line within the kernel, so its extent is not "
                   "known and it is not split");
   }
-  if (RegionAt(i, position) & kInGprIndex) {
-    return Refuse(Reason::kSiteInsideGprIndexRegion, std::string(in.opcode), "",
-                  "vector register numbers are relative here");
-  }
-  if (RegionAt(i, position) & kAfterDealloc) {
-    return Refuse(Reason::kSiteDealloc, std::string(in.opcode), "",
-                  "the wavefront has given its vector registers back");
-  }
-  return std::nullopt;
+  return InRegion(i, position);
 }
 
 }  // namespace

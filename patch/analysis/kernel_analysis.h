@@ -25,6 +25,19 @@ enum class Position : uint8_t { kBefore, kAfter };
 
 struct ControlFlow;
 
+// An address made from the program counter, as compilers write it:
+//   s_getpc_b64 s[n:n+1]
+//   s_sext_i32_i16 s[n+1], s[n+1]           where s_getpc_b64 zero-extends (gfx12)
+//   s_add_u32   s[n],   s[n],   literal     (s_add_co_u32 on gfx12)
+//   s_addc_u32  s[n+1], s[n+1], literal     (s_add_co_ci_u32)
+// with nothing but waits, s_nop and s_delay_alu in between, and no way in but
+// from the top: the counter itself is then never observed.
+struct PcAddress {
+  uint32_t getpc = 0, low = 0, high = 0;  // instruction indices
+  // Added to the address of the instruction behind s_getpc_b64.
+  int64_t displacement = 0;
+};
+
 struct BasicBlock {
   uint32_t first = 0, last = 0;  // instruction indices, inclusive
   std::vector<uint32_t> successors, predecessors;
@@ -98,6 +111,15 @@ class KernelAnalysis {
   // split. A direct branch is made anew there, for its target's distance.
   virtual std::optional<Refusal> Immovable(uint32_t i,
                                            Position position = Position::kBefore) const = 0;
+
+  // Why the kernel cannot be written anew elsewhere with code inserted (a clone);
+  // nullopt: it can.
+  virtual const std::optional<Refusal>& CloneObstacle() const = 0;
+  // In a clone: why code cannot be inserted at the position; nullopt: it can, and
+  // then SplittableClause(i), if any, becomes two.
+  virtual std::optional<Refusal> NotInsertable(uint32_t i, Position position) const = 0;
+  // Addresses made from the program counter, when there is no CloneObstacle.
+  virtual const std::vector<PcAddress>& PcAddresses() const = 0;
 };
 
 // With kernarg preloading, firmware that knows it enters here; older firmware

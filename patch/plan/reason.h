@@ -36,6 +36,7 @@ enum class Reason : uint16_t {
   // Placement.
   kOutOfBranchReach,
   kNoSegmentSlot,  // no program header can be recycled
+  kNotClonable,    // the kernel cannot be written anew
   // The object.
   kKernargPreloadEntry,  // two hardware entries
   kUnknownProcessor,

@@ -19,12 +19,19 @@ namespace rjdbi::patch {
 
 enum class Probe : uint8_t { kNop, kCountWaves, kCountLanes, kSabotage };
 
+// How a kernel comes to run probes. All plans of one kernel agree.
+enum class Placement : uint8_t {
+  kTrampoline,  // the site's instruction becomes a branch to new code, and back
+  kClone,       // the kernel is written anew with the probes in line
+};
+
 struct ProbeRequest {
   Probe probe = Probe::kNop;
   uint32_t counter_index = 0;  // 64-bit slot in the counter buffer (counting probes)
   uint32_t max_sgpr_delta = 0;
   uint32_t max_vgpr_delta = 0;
   Position position = Position::kBefore;
+  Placement placement = Placement::kTrampoline;
 };
 
 // A 32-bit word that the agent fills with half of (counter base + addend).
@@ -40,6 +47,7 @@ struct SitePlan {
   size_t kernel_index = 0;
   Probe probe = Probe::kNop;
   Position position = Position::kBefore;
+  Placement placement = Placement::kTrampoline;
   std::vector<uint8_t> sequence;  // the injected code, guards, saves and restores included;
                                   // not the displaced instruction nor the jumps
   std::vector<WordFixup> fixups;  // offsets into `sequence`
@@ -60,14 +68,36 @@ struct SitePlan {
 struct EmittedSite {
   size_t plan = 0;                 // index into the plans given
   std::optional<Refusal> refusal;  // placement failed; others are unaffected
+  // Where its sequence lies: in a clone, of the first sequence at this
+  // instruction and position; else of the trampoline around the instruction.
   uint64_t trampoline_vaddr = 0;
+};
+
+// An instruction's offset in the kernel, and in the code that runs instead.
+struct PcMapEntry {
+  uint32_t original = 0, emitted = 0;
+};
+
+// What became of a kernel with plans.
+struct KernelOutcome {
+  size_t kernel_index = 0;
+  Placement placement = Placement::kTrampoline;
+  uint64_t code_bytes = 0;  // of the new segment, without padding between kernels
+  // Planned as a clone and not possible as one: all its sites are refused with
+  // this, and can be planned anew as trampolines.
+  std::optional<Refusal> not_cloned;
+  uint64_t clone_vaddr = 0;  // clones: 256-byte aligned
+  // Clones: each original instruction exactly once, ascending in both columns.
+  // What lies between is injected.
+  std::vector<PcMapEntry> pcs;
 };
 
 struct RewriteResult {
   std::vector<uint8_t> image;     // empty when no plan could be placed
   std::vector<WordFixup> fixups;  // offsets into the file
   std::vector<EmittedSite> sites;
-  int64_t code_growth = 0;  // bytes
+  std::vector<KernelOutcome> kernels;  // those with plans, by kernel_index
+  int64_t code_growth = 0;             // bytes
 };
 
 class Rewriter {

@@ -53,16 +53,16 @@ class Placer {
     // First choice of filler and of nearby trampolines for those that have no
     // other way.
     for (Group& group : groups) {
-      if (!group.movable) PlaceSiteBySite(group);
+      if (!group.movable) Account(group, [&] { PlaceSiteBySite(group); });
+    }
+    for (const size_t hops : {size_t{0}, kPreferredHops}) {
+      for (Group& group : groups) {
+        if (group.done || group.shared) continue;
+        Account(group, [&] { group.done = TryInPlace(group, hops); });
+      }
     }
     for (Group& group : groups) {
-      if (!group.done && !group.shared) group.done = TryInPlace(group, 0);
-    }
-    for (Group& group : groups) {
-      if (!group.done && !group.shared) group.done = TryInPlace(group, kPreferredHops);
-    }
-    for (Group& group : groups) {
-      if (!group.done) CopyKernel(group);
+      if (!group.done) Account(group, [&] { CopyKernel(group); });
     }
     BreakClauses(sites);
     return std::move(placed_);
@@ -95,6 +95,14 @@ class Placer {
       groups.back().sites.push_back(&site);
     }
     return groups;
+  }
+
+  // What `place` adds to the segment is for the group's kernel.
+  template <typename Function>
+  void Account(const Group& group, Function place) {
+    const size_t before = placed_.segment.size();
+    place();
+    placed_.kernel_bytes[group.kernel->kernel_index()] += placed_.segment.size() - before;
   }
 
   uint64_t Cursor() const { return base_ + placed_.segment.size(); }

@@ -66,6 +66,7 @@ struct PlacedCode {
   std::vector<uint8_t> segment;
   std::map<uint64_t, uint32_t> words;        // existing code to overwrite, by vaddr
   std::map<size_t, uint64_t> moved_kernels;  // kernel index -> vaddr of its copy
+  std::map<size_t, uint64_t> kernel_bytes;   // kernel index -> bytes of the segment
 };
 
 // simm16 of a branch at `from` to `to`; nullopt: out of reach.

@@ -13,6 +13,7 @@
 #include "patch/analysis/hazard_regions.h"
 #include "patch/codeobject/code_object_writer.h"
 #include "patch/rewrite/assembly_cache.h"
+#include "patch/rewrite/clone.h"
 #include "patch/rewrite/placement.h"
 #include "patch/rewrite/probe_sequence.h"
 #include "patch/rewrite/register_choice.h"
@@ -56,6 +57,8 @@ absl::StatusOr<uint32_t> AssembleWord(AssemblyCache& cache, const KernelAnalysis
   std::memcpy(&word, (*bytes)->data(), sizeof(word));
   return word;
 }
+
+using KernelsByIndex = std::map<size_t, const KernelAnalysis*>;
 
 // What the plans of one kernel need together.
 struct KernelNeeds {
@@ -111,6 +114,39 @@ std::optional<CodeObjectEdit::KernelChange> Grow(const KernelNeeds& needs) {
   return change;
 }
 
+std::optional<Refusal> Impossible(const KernelAnalysis& kernel, uint32_t instruction,
+                                  const ProbeRequest& request) {
+  if (request.placement == Placement::kTrampoline) {
+    return kernel.Immovable(instruction, request.position);
+  }
+  if (kernel.CloneObstacle()) return kernel.CloneObstacle();
+  return kernel.NotInsertable(instruction, request.position);
+}
+
+// What runs besides the sequence, and what is lost.
+void CostsOfTrampoline(const KernelAnalysis& kernel, SitePlan& plan) {
+  const Instruction& displaced = kernel.instructions()[plan.instruction];
+  plan.injected_instructions += kJumps;
+  if (displaced.ends_program) --plan.injected_instructions;  // no jump back
+  if (NeedsDeallocGuard(kernel, displaced)) ++plan.injected_instructions;
+  if (NeedsLdsBranchGuard(kernel.isa().generation(), displaced)) {
+    plan.injected_instructions += 2;
+    plan.drains_waits = true;
+  }
+  plan.broken_clause = kernel.SplittableClause(plan.instruction);
+}
+
+// No jump, and no clause lost: but for the s_clause of the clause's second part.
+void CostsInClone(const KernelAnalysis& kernel, SitePlan& plan) {
+  const uint32_t next = plan.instruction + (plan.position == Position::kAfter ? 1 : 0);
+  if (next >= kernel.instructions().size()) return;
+  if (NeedsDeallocGuard(kernel, kernel.instructions()[next])) ++plan.injected_instructions;
+  const std::optional<uint32_t> clause = kernel.SplittableClause(plan.instruction);
+  if (!clause || next == *clause) return;
+  const uint32_t last = *clause + kernel.instructions()[*clause].clause_length;
+  if (next < last) ++plan.injected_instructions;
+}
+
 class TrampolineRewriter final : public Rewriter {
  public:
   std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
@@ -120,7 +156,7 @@ class TrampolineRewriter final : public Rewriter {
                                      const std::vector<SitePlan>& plans) override;
 
  private:
-  absl::StatusOr<std::vector<SiteCode>> MakeSites(const std::vector<const KernelAnalysis*>& kernels,
+  absl::StatusOr<std::vector<SiteCode>> MakeSites(const KernelsByIndex& kernels,
                                                   const std::vector<SitePlan>& plans);
   absl::Status MakeBody(SiteCode& site, const std::vector<SitePlan>& plans);
   absl::Status Append(const KernelAnalysis& kernel, const std::string& text, SiteCode& site);
@@ -134,14 +170,13 @@ class TrampolineRewriter final : public Rewriter {
 std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& kernel,
                                                          uint32_t instruction,
                                                          const ProbeRequest& request) {
-  if (std::optional<Refusal> refusal = kernel.Immovable(instruction, request.position)) {
-    return *refusal;
-  }
+  if (std::optional<Refusal> refusal = Impossible(kernel, instruction, request)) return *refusal;
   SitePlan plan;
   plan.instruction = instruction;
   plan.kernel_index = kernel.kernel_index();
   plan.probe = request.probe;
   plan.position = request.position;
+  plan.placement = request.placement;
   plan.required_sgprs = HighestSgpr(kernel);
   plan.required_vgprs = HighestVgpr(kernel);
   RegisterChoice registers;
@@ -164,17 +199,13 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
   }
   plan.sequence = std::move(sequence->bytes);
   plan.fixups = std::move(sequence->fixups);
-  plan.injected_instructions = sequence->instructions + kJumps;
-  const Generation& generation = kernel.isa().generation();
-  const Instruction& displaced = kernel.instructions()[instruction];
-  if (displaced.ends_program) --plan.injected_instructions;  // no jump back
-  if (NeedsDeallocGuard(kernel, displaced)) ++plan.injected_instructions;
-  if (NeedsLdsBranchGuard(generation, displaced)) {
-    plan.injected_instructions += 2;
-    plan.drains_waits = true;
+  plan.injected_instructions = sequence->instructions;
+  plan.drains_waits = Counts(request.probe) && kernel.isa().generation().family == kLdsBranchFamily;
+  if (request.placement == Placement::kClone) {
+    CostsInClone(kernel, plan);
+  } else {
+    CostsOfTrampoline(kernel, plan);
   }
-  plan.broken_clause = kernel.SplittableClause(instruction);
-  plan.drains_waits |= Counts(request.probe) && generation.family == kLdsBranchFamily;
   return plan;
 }
 
@@ -234,12 +265,35 @@ absl::Status TrampolineRewriter::MakeBody(SiteCode& site, const std::vector<Site
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
-    const std::vector<const KernelAnalysis*>& kernels, const std::vector<SitePlan>& plans) {
-  std::map<size_t, const KernelAnalysis*> by_index;
+KernelsByIndex ByIndex(const std::vector<const KernelAnalysis*>& kernels) {
+  KernelsByIndex by_index;
   for (const KernelAnalysis* kernel : kernels) {
     if (kernel != nullptr) by_index[kernel->kernel_index()] = kernel;
   }
+  return by_index;
+}
+
+// Every plan names an instruction, and a kernel's plans agree on the placement.
+absl::Status CheckPlans(const KernelsByIndex& by_index, const std::vector<SitePlan>& plans) {
+  std::map<size_t, Placement> placements;
+  for (size_t p = 0; p < plans.size(); ++p) {
+    const SitePlan& plan = plans[p];
+    const auto found = by_index.find(plan.kernel_index);
+    if (found == by_index.end() || plan.instruction >= found->second->instructions().size()) {
+      return absl::InternalError(absl::StrCat("plan ", p, " names kernel ", plan.kernel_index,
+                                              ", instruction ", plan.instruction,
+                                              ", for which no analysis was given"));
+    }
+    if (placements.emplace(plan.kernel_index, plan.placement).first->second != plan.placement) {
+      return absl::InternalError(
+          absl::StrCat("the plans of kernel ", plan.kernel_index, " disagree on its placement"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
+    const KernelsByIndex& by_index, const std::vector<SitePlan>& plans) {
   struct Key {
     uint64_t entry;
     size_t kernel;
@@ -249,23 +303,19 @@ absl::StatusOr<std::vector<SiteCode>> TrampolineRewriter::MakeSites(
   std::vector<std::pair<Key, size_t>> order;  // of the plans, by site
   order.reserve(plans.size());
   for (size_t p = 0; p < plans.size(); ++p) {
-    const auto found = by_index.find(plans[p].kernel_index);
-    if (found == by_index.end() || plans[p].instruction >= found->second->instructions().size()) {
-      return absl::InternalError(absl::StrCat("plan ", p, " names kernel ", plans[p].kernel_index,
-                                              ", instruction ", plans[p].instruction,
-                                              ", for which no analysis was given"));
-    }
+    if (plans[p].placement != Placement::kTrampoline) continue;
+    const KernelAnalysis* kernel = by_index.at(plans[p].kernel_index);
     order.push_back(
-        {{found->second->kernel().entry_vaddr, plans[p].kernel_index, plans[p].instruction}, p});
+        {{kernel->kernel().entry_vaddr, plans[p].kernel_index, plans[p].instruction}, p});
   }
   std::sort(order.begin(), order.end());
   std::vector<SiteCode> result;
-  result.reserve(plans.size());
+  result.reserve(order.size());
   for (size_t n = 0; n < order.size(); ++n) {
     const auto& [key, p] = order[n];
     if (n == 0 || order[n - 1].first != key) {
       SiteCode& site = result.emplace_back();
-      site.kernel = by_index[key.kernel];
+      site.kernel = by_index.at(key.kernel);
       site.instruction = key.instruction;
     }
     result.back().broken_clause = plans[p].broken_clause;
@@ -322,18 +372,18 @@ std::vector<CodeObjectEdit::Bytes> Overwrites(const std::map<uint64_t, uint32_t>
 }
 
 // Growth and moved entries, for the kernels whose sites were placed.
-std::map<size_t, CodeObjectEdit::KernelChange> KernelChanges(const std::vector<SiteCode>& sites,
+std::map<size_t, CodeObjectEdit::KernelChange> KernelChanges(const KernelsByIndex& kernels,
                                                              const std::vector<SitePlan>& plans,
+                                                             const std::vector<EmittedSite>& sites,
                                                              const PlacedCode& placed) {
   std::map<size_t, KernelNeeds> needs;
-  for (const SiteCode& site : sites) {
+  for (const EmittedSite& site : sites) {
     if (site.refusal) continue;
-    KernelNeeds& need = needs[site.kernel->kernel_index()];
-    need.kernel = site.kernel;
-    for (size_t p : site.plans) {
-      need.sgprs = std::max(need.sgprs, plans[p].required_sgprs);
-      need.vgprs = std::max(need.vgprs, plans[p].required_vgprs);
-    }
+    const SitePlan& plan = plans[site.plan];
+    KernelNeeds& need = needs[plan.kernel_index];
+    need.kernel = kernels.at(plan.kernel_index);
+    need.sgprs = std::max(need.sgprs, plan.required_sgprs);
+    need.vgprs = std::max(need.vgprs, plan.required_vgprs);
   }
   std::map<size_t, CodeObjectEdit::KernelChange> changes;
   for (const auto& [index, need] : needs) {
@@ -353,7 +403,27 @@ std::map<size_t, CodeObjectEdit::KernelChange> KernelChanges(const std::vector<S
   return changes;
 }
 
-absl::Status FillResult(const std::vector<SiteCode>& sites, const CodeObject& object,
+// Sequences in clones carry their plans' bytes, and fixups where those say.
+absl::Status AddCloneFixups(const CodeObject& image, const PlacedClones& clones,
+                            const std::vector<SitePlan>& plans, RewriteResult& result) {
+  for (size_t p = 0; p < plans.size(); ++p) {
+    if (!clones.sequences[p]) continue;
+    const SitePlan& plan = plans[p];
+    const auto bytes = image.AtVaddr(*clones.sequences[p], plan.sequence.size());
+    if (!std::equal(bytes.begin(), bytes.end(), plan.sequence.begin(), plan.sequence.end())) {
+      return absl::InternalError(absl::StrCat("plan ", p, ": its sequence is not in the clone"));
+    }
+    for (const WordFixup& fixup : plan.fixups) {
+      const auto offset = image.VaddrToOffset(*clones.sequences[p] + fixup.offset);
+      if (!offset) return absl::InternalError("a fixup lies outside the file");
+      result.fixups.push_back({*offset, fixup.high_half, fixup.addend});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FillResult(const std::vector<SiteCode>& sites, const PlacedClones& clones,
+                        const std::vector<SitePlan>& plans, const CodeObject& object,
                         RewriteResult& result) {
   absl::StatusOr<CodeObject> image = CodeObject::Parse(result.image);
   if (!image.ok()) {
@@ -370,11 +440,42 @@ absl::Status FillResult(const std::vector<SiteCode>& sites, const CodeObject& ob
       result.fixups.push_back({*offset, fixup.high_half, fixup.addend});
     }
   }
+  if (absl::Status status = AddCloneFixups(*image, clones, plans, result); !status.ok()) {
+    return status;
+  }
   std::sort(result.fixups.begin(), result.fixups.end(),
             [](const WordFixup& a, const WordFixup& b) { return a.offset < b.offset; });
   result.code_growth =
       static_cast<int64_t>(result.image.size()) - static_cast<int64_t>(object.bytes().size());
   return absl::OkStatus();
+}
+
+// Fills in what became of each site and kernel. False: nothing was placed.
+bool FillOutcomes(const std::vector<SiteCode>& sites, PlacedCode& placed, PlacedClones& clones,
+                  const std::vector<SitePlan>& plans, RewriteResult& result) {
+  std::map<size_t, KernelOutcome> outcomes;
+  for (const SiteCode& site : sites) {
+    for (size_t p : site.plans) {
+      result.sites[p].refusal = site.refusal;
+      if (!site.refusal) result.sites[p].trampoline_vaddr = site.trampoline_vaddr;
+    }
+    const size_t index = site.kernel->kernel_index();
+    outcomes[index].kernel_index = index;
+    outcomes[index].code_bytes = placed.kernel_bytes[index];
+  }
+  std::map<size_t, Refusal> not_cloned;
+  for (KernelOutcome& outcome : clones.kernels) {
+    if (outcome.not_cloned) not_cloned[outcome.kernel_index] = *outcome.not_cloned;
+    outcomes[outcome.kernel_index] = std::move(outcome);
+  }
+  for (size_t p = 0; p < plans.size(); ++p) {
+    if (clones.sequences[p]) result.sites[p].trampoline_vaddr = *clones.sequences[p];
+    const auto refusal = not_cloned.find(plans[p].kernel_index);
+    if (refusal != not_cloned.end()) result.sites[p].refusal = refusal->second;
+  }
+  for (auto& [index, outcome] : outcomes) result.kernels.push_back(std::move(outcome));
+  return std::any_of(result.sites.begin(), result.sites.end(),
+                     [](const EmittedSite& site) { return !site.refusal; });
 }
 
 absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
@@ -390,26 +491,23 @@ absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
     for (EmittedSite& site : result.sites) site.refusal = refusal;
     return result;
   }
-  absl::StatusOr<std::vector<SiteCode>> sites = MakeSites(kernels, plans);
+  const KernelsByIndex by_index = ByIndex(kernels);
+  if (absl::Status status = CheckPlans(by_index, plans); !status.ok()) return status;
+  absl::StatusOr<std::vector<SiteCode>> sites = MakeSites(by_index, plans);
   if (!sites.ok()) return sites.status();
-  const KernelAnalysis& any = *sites->front().kernel;
+  const KernelAnalysis& any = *by_index.at(plans.front().kernel_index);
   absl::StatusOr<BranchEncoding> encoding = EncodingFor(any);
   if (!encoding.ok()) return encoding.status();
 
-  PlacedCode placed = PlaceSites(object, kernels, *segment_vaddr, *encoding, *sites);
-  bool any_placed = false;
-  for (const SiteCode& site : *sites) {
-    for (size_t p : site.plans) {
-      result.sites[p].refusal = site.refusal;
-      if (!site.refusal) result.sites[p].trampoline_vaddr = site.trampoline_vaddr;
-    }
-    any_placed |= !site.refusal.has_value();
-  }
-  if (!any_placed) return result;
+  // Trampolines first: they have to be near the code.
+  PlacedCode placed;
+  if (!sites->empty()) placed = PlaceSites(object, kernels, *segment_vaddr, *encoding, *sites);
+  PlacedClones clones = PlaceClones(by_index, plans, *segment_vaddr, *encoding, placed);
+  if (!FillOutcomes(*sites, placed, clones, plans, result)) return result;
 
   CodeObjectEdit edit;
   edit.overwrites = Overwrites(placed.words);
-  edit.kernels = KernelChanges(*sites, plans, placed);
+  edit.kernels = KernelChanges(by_index, plans, result.sites, placed);
   edit.new_segment = std::move(placed.segment);
   if (absl::Status status = PadEnd(any, edit.new_segment); !status.ok()) return status;
   absl::StatusOr<std::vector<uint8_t>> image = WriteCodeObject(object, edit);
@@ -417,7 +515,8 @@ absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
     return absl::InternalError(absl::StrCat("writing: ", image.status().message()));
   }
   result.image = *std::move(image);
-  if (absl::Status status = FillResult(*sites, object, result); !status.ok()) return status;
+  absl::Status status = FillResult(*sites, clones, plans, object, result);
+  if (!status.ok()) return status;
   return result;
 }
 

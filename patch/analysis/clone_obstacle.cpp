@@ -1,0 +1,198 @@
+// See the header. Every rule errs on the side of an obstacle.
+#include "patch/analysis/clone_obstacle.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace rjdbi::patch {
+namespace {
+
+using Kind = InstructionOperand::Kind;
+
+// Between the parts of an address these change nothing that is added up.
+bool OnlyWaits(const Instruction& in) {
+  return in.waitcnt || in.opcode == "s_nop" || in.opcode == "s_delay_alu";
+}
+
+// `op` reg, reg, 32-bit literal: the literal.
+std::optional<uint32_t> AddedLiteral(const Instruction& in, absl::Span<const uint8_t> code,
+                                     uint16_t reg) {
+  if (in.size != 8 || in.operands.size() < 3) return std::nullopt;
+  const auto is_reg = [&](const InstructionOperand& o) {
+    return o.kind == Kind::kRegister && o.reg == reg && o.count == 1;
+  };
+  if (!is_reg(in.operands[0]) || !in.operands[0].is_def || !is_reg(in.operands[1])) {
+    return std::nullopt;
+  }
+  if (in.operands[2].kind != Kind::kImmediate) return std::nullopt;
+  uint32_t literal = 0;
+  std::memcpy(&literal, code.data() + in.offset + 4, sizeof literal);
+  return literal;
+}
+
+bool IsSignExtension(const Instruction& in, uint16_t reg) {
+  return in.opcode == "s_sext_i32_i16" && in.size == 4 && in.operands.size() >= 2 &&
+         in.operands[0].kind == Kind::kRegister && in.operands[0].reg == reg &&
+         in.operands[1].kind == Kind::kRegister && in.operands[1].reg == reg;
+}
+
+// Loads and prefetches relative to the program counter that LLVM flags as
+// nothing special.
+bool UsesPcOtherwise(const Instruction& in) {
+  return in.opcode.find("_pc_rel") != std::string_view::npos;
+}
+
+bool SharesCode(const CodeObject& object, size_t kernel_index) {
+  const Kernel& mine = object.kernels()[kernel_index];
+  for (size_t k = 0; k < object.kernels().size(); ++k) {
+    const Kernel& other = object.kernels()[k];
+    if (k == kernel_index) continue;
+    if (other.entry_vaddr < mine.entry_vaddr + mine.code_size &&
+        mine.entry_vaddr < other.entry_vaddr + other.code_size) {
+      return true;
+    }
+  }
+  return false;
+}
+
+class Finder {
+ public:
+  Finder(const InstructionList& instructions, absl::Span<const uint8_t> code,
+         const ControlFlow& flow)
+      : instructions_(instructions), code_(code), flow_(flow) {}
+
+  CloneFacts facts;
+
+  void Object(const CodeObject& object, size_t kernel_index) {
+    if (SharesCode(object, kernel_index)) {
+      Obstacle("another kernel", "another kernel's code overlaps with this one's");
+    }
+  }
+
+  void Layout(std::optional<uint64_t> undecodable, bool two_entries) {
+    if (undecodable) {
+      Obstacle(absl::StrCat("offset 0x", absl::Hex(*undecodable)),
+               "some of the kernel's bytes do not decode");
+    }
+    if (instructions_.empty() || flow_.blocks.empty()) Obstacle("no code", "there is no code");
+    if (two_entries) {
+      Obstacle("two entries", "the kernel has two hardware entries, for preloaded arguments");
+    }
+    if (!flow_.inside_targets.empty()) {
+      Obstacle(absl::StrCat("branch target 0x", absl::Hex(flow_.inside_targets.front())),
+               "a branch lands inside an instruction");
+    }
+    if (facts.obstacle) return;
+    const BasicBlock& last = flow_.blocks.back();
+    const Instruction& end = instructions_[last.last];
+    const bool reachable = last.entry || !last.predecessors.empty();
+    if (reachable && !end.ends_program && !(end.branch && !end.conditional)) {
+      Obstacle("no end", "control leaves the kernel at its end");
+    }
+  }
+
+  void Instructions() {
+    for (uint32_t i = 0; i < instructions_.size() && !facts.obstacle; ++i) One(i);
+  }
+
+  void Clauses(const std::vector<Clause>& clauses) {
+    for (const Clause& clause : clauses) {
+      if (clause.splittable) continue;
+      Obstacle(Where(instructions_[clause.first]), "a clause's extent is not certain");
+      return;
+    }
+  }
+
+ private:
+  static std::string Where(const Instruction& in) {
+    return absl::StrCat(std::string(in.opcode), " at 0x", absl::Hex(in.offset));
+  }
+
+  void Obstacle(std::string observed, std::string detail) {
+    if (facts.obstacle) return;
+    facts.obstacle = Refusal{Reason::kNotClonable, std::move(observed), "", std::move(detail)};
+  }
+
+  void One(uint32_t i) {
+    const Instruction& in = instructions_[i];
+    if (in.call || in.indirect || IsIndirectTransfer(in)) {
+      return Obstacle(Where(in), "the kernel calls, or branches through a register");
+    }
+    if (in.branch && !IsPlainBranch(in)) {
+      return Obstacle(Where(in), "the kernel branches in an uncommon way");
+    }
+    if (in.target_offset) {
+      const int64_t target = *in.target_offset;
+      if (target < 0 || target >= static_cast<int64_t>(code_.size())) {
+        return Obstacle(Where(in), "a branch leaves the kernel");
+      }
+    }
+    if (UsesPcOtherwise(in)) return Obstacle(Where(in), "an address is relative to the code");
+    if (!in.reads_pc) return;
+    if (auto address = FindPcAddress(instructions_, code_, flow_, i)) {
+      facts.addresses.push_back(*address);
+    } else {
+      Obstacle(Where(in), "what is made of the program counter is not certain");
+    }
+  }
+
+  const InstructionList& instructions_;
+  const absl::Span<const uint8_t> code_;
+  const ControlFlow& flow_;
+};
+
+}  // namespace
+
+std::optional<PcAddress> FindPcAddress(const InstructionList& instructions,
+                                       absl::Span<const uint8_t> code, const ControlFlow& flow,
+                                       uint32_t getpc) {
+  const Instruction& first = instructions[getpc];
+  if (first.opcode != "s_getpc_b64" || first.size != 4 || first.operands.empty()) {
+    return std::nullopt;
+  }
+  const InstructionOperand& pair = first.operands[0];
+  if (pair.kind != Kind::kRegister || !pair.is_def || pair.count != 2) return std::nullopt;
+  const uint16_t low = pair.reg, high = static_cast<uint16_t>(pair.reg + 1);
+  PcAddress address;
+  address.getpc = getpc;
+  std::optional<uint32_t> low_literal;
+  // One block: nothing jumps into the middle.
+  for (uint32_t i = getpc + 1; i < instructions.size(); ++i) {
+    const Instruction& in = instructions[i];
+    if (flow.block_of[i] != flow.block_of[getpc]) return std::nullopt;
+    if (OnlyWaits(in)) continue;
+    if (!low_literal && IsSignExtension(in, high)) continue;
+    if (!low_literal) {
+      if (in.opcode != "s_add_u32" && in.opcode != "s_add_co_u32") return std::nullopt;
+      low_literal = AddedLiteral(in, code, low);
+      if (!low_literal) return std::nullopt;
+      address.low = i;
+      continue;
+    }
+    if (in.opcode != "s_addc_u32" && in.opcode != "s_add_co_ci_u32") return std::nullopt;
+    const auto high_literal = AddedLiteral(in, code, high);
+    if (!high_literal) return std::nullopt;
+    address.high = i;
+    address.displacement =
+        static_cast<int64_t>(uint64_t{*high_literal} << 32 | uint64_t{*low_literal});
+    return address;
+  }
+  return std::nullopt;
+}
+
+CloneFacts FindCloneFacts(const CodeObject& object, size_t kernel_index,
+                          const InstructionList& instructions, absl::Span<const uint8_t> code,
+                          const ControlFlow& flow, const std::vector<Clause>& clauses,
+                          std::optional<uint64_t> undecodable, bool two_entries) {
+  Finder finder(instructions, code, flow);
+  finder.Layout(undecodable, two_entries);
+  finder.Object(object, kernel_index);
+  finder.Instructions();
+  finder.Clauses(clauses);
+  return std::move(finder.facts);
+}
+
+}  // namespace rjdbi::patch
