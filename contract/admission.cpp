@@ -124,7 +124,15 @@ struct Asked {
   EffectiveBudget budget;
   std::optional<TelemetryBudget> telemetry;
   std::vector<v1::Violation> refusals;  // of the attachment as a whole
+  v1::Placement placement = v1::AUTO;
   bool matched = false;
+};
+
+// How a kernel runs its probes, and why it is no clone.
+struct KernelChoice {
+  patch::Placement placement = patch::Placement::kTrampoline;
+  std::optional<patch::Refusal> not_cloned;
+  std::optional<uint64_t> code_bytes;  // once it is emitted
 };
 
 // A decision on its way: the record's index, and where its plan applies.
@@ -152,6 +160,7 @@ class Engine {
   void PrepareAttachments();
   void MatchKernels();
   void JudgeKernel(size_t index);
+  void ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted);
   const KernelAnalysis* Analyse(size_t index);
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
   void JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset);
@@ -163,10 +172,21 @@ class Engine {
                                    v1::Decision* d);
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
                     uint32_t counter, v1::Decision* d);
+  uint32_t LeastJumps(const KernelAnalysis& kernel) const {
+    const bool clone = choices_.at(kernel.kernel_index()).placement == patch::Placement::kClone;
+    return clone ? 0 : kLeastJumps;
+  }
+  patch::ProbeRequest Request(const Asked& a, const KernelAnalysis& kernel, uint32_t counter) const;
   bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
+  void SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
   void Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
   void EmitAndValidate();
   bool Renumber();
+  bool GiveUpClones(const patch::RewriteResult& result);
+  bool GiveUpClonesForGrowth(int64_t growth);
+  void FallBack(const std::map<size_t, patch::Refusal>& kernels);
+  bool ReplanAsTrampoline(size_t candidate);
+  std::optional<size_t> TightestGrowth(int64_t growth) const;
   bool GiveUpForGrowth(int64_t growth);
   bool OverInstructions(const std::vector<uint32_t>& executed);
   void Ship(patch::RewriteResult result);
@@ -177,6 +197,7 @@ class Engine {
   void Drop(const std::set<size_t>& candidates);
   void Cover();
   void CoverNothing(const Asked& a);
+  void CoverPlacement(size_t kernel, v1::Coverage& coverage);
   v1::AdmissionRecord& record() { return out_.record; }
   v1::Decision* decision(const Candidate& c) {
     return record().mutable_decisions(static_cast<int>(c.decision));
@@ -205,6 +226,7 @@ class Engine {
   patch::ObjectFacts facts_;
   InferenceMemo inferences_;
   std::map<size_t, std::unique_ptr<KernelAnalysis>> analyses_;
+  std::map<size_t, KernelChoice> choices_;
   std::vector<Candidate> candidates_;
   std::vector<SitePlan> plans_;  // parallel to candidates
   uint32_t next_counter_ = 0;
@@ -266,6 +288,8 @@ void Engine::PrepareAttachments() {
     a.budget = ComputeBudget(attachment->spec().budget(), policy_);
     a.telemetry.emplace(a.budget);
     a.refusals = CheckWhatIsAsked(attachment->spec(), policy_);
+    a.placement = attachment->spec().placement();
+    if (a.placement == v1::PLACEMENT_UNSPECIFIED) a.placement = policy_.placement;
     if (!a.selector || a.probe == nullptr) {
       for (const v1::Violation& v : a.refusals) *record().add_object_violations() = v;
     }
@@ -339,6 +363,7 @@ void Engine::JudgeKernel(size_t index) {
   const std::vector<size_t>& wanted = wanted_[index];
   if (wanted.empty()) return;  // never decoded
   const KernelAnalysis* kernel = Analyse(index);
+  if (kernel != nullptr) ChoosePlacement(*kernel, wanted);
   bool planned = false;
   for (size_t i : wanted) {
     looked_at_[{index, i}] = kernel != nullptr ? kernel->instructions().size() : 0;
@@ -350,6 +375,28 @@ void Engine::JudgeKernel(size_t index) {
   // Keep what plans and their emission need.
   if (kernel != nullptr) kernel->ReleaseSets();
   if (!planned) analyses_.erase(index);
+}
+
+// One choice for all attachments: trampolines if any of them asks for these, or
+// if the kernel cannot be cloned.
+void Engine::ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted) {
+  KernelChoice& choice = choices_[kernel.kernel_index()];
+  bool clone_asked = false;
+  const Asked* trampolines = nullptr;
+  for (size_t i : wanted) {
+    clone_asked |= asked_[i].placement != v1::TRAMPOLINE;
+    if (asked_[i].placement == v1::TRAMPOLINE) trampolines = &asked_[i];
+  }
+  if (!clone_asked) return;
+  if (trampolines != nullptr) {
+    choice.not_cloned =
+        patch::Refusal{Reason::kNotClonable, "trampolines are asked for", "no such wish",
+                       StrCat("attachment ", trampolines->attachment->id(),
+                              " asks for trampolines in the same kernel")};
+    return;
+  }
+  choice.not_cloned = kernel.CloneObstacle();
+  if (!choice.not_cloned) choice.placement = patch::Placement::kClone;
 }
 
 void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
@@ -416,6 +463,10 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
     }
     return;
   }
+  const KernelChoice& choice = choices_[kernel.kernel_index()];
+  if (a.placement == v1::CLONE && choice.not_cloned) {
+    return Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, d->site().location()));
+  }
   if (!RoomAtSite(a, kernel, i, d)) return;
   std::optional<SitePlan> plan = PlanSite(a, kernel, i, d);
   if (!plan) return;
@@ -435,7 +486,7 @@ bool Engine::RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i
   if (found == sites_.end()) return true;
   const auto known = found->second.sequence_of.find(SequenceKey(a));
   if (known == found->second.sequence_of.end()) return true;
-  auto v = found->second.event.Check(known->second, kLeastJumps, a.budget.instructions,
+  auto v = found->second.event.Check(known->second, LeastJumps(kernel), a.budget.instructions,
                                      d->site().location());
   if (v) Refuse(d, v1::OVER_BUDGET, *std::move(v));
   return !v;
@@ -448,10 +499,24 @@ void Engine::TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i,
   use.sequence_of[SequenceKey(a)] = d.effects().instructions();
 }
 
+patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel,
+                                    uint32_t counter) const {
+  patch::ProbeRequest request;
+  request.probe = a.probe->probe;
+  request.counter_index = counter;
+  request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
+  request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
+  request.position = PositionOf(a);
+  request.placement = choices_.at(kernel.kernel_index()).placement;
+  return request;
+}
+
 std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
                                          v1::Decision* d) {
-  if (auto immovable = kernel.Immovable(i, PositionOf(a))) {
-    Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*immovable, d->site().location()));
+  const bool clone = choices_[kernel.kernel_index()].placement == patch::Placement::kClone;
+  if (auto impossible =
+          clone ? kernel.NotInsertable(i, PositionOf(a)) : kernel.Immovable(i, PositionOf(a))) {
+    Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*impossible, d->site().location()));
     return std::nullopt;
   }
   if (a.probe->manifest.Declares(v1::CALLS)) {
@@ -461,13 +526,7 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
       return std::nullopt;
     }
   }
-  patch::ProbeRequest request;
-  request.probe = a.probe->probe;
-  request.counter_index = next_counter_;
-  request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
-  request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
-  request.position = PositionOf(a);
-  auto planned = rewriter_.Plan(kernel, i, request);
+  auto planned = rewriter_.Plan(kernel, i, Request(a, kernel, next_counter_));
   if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
   const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
   v1::Violation v = MakeViolation(refusal, d->site().location());
@@ -499,8 +558,7 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
   return broken.empty();
 }
 
-bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                          v1::Decision* d) {
+void Engine::SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d) {
   const patch::Generation& g = kernel.isa().generation();
   Shape shape = KernelShape(g, kernel.kernel());
   v1::ResourceDelta* delta = d->mutable_delta();
@@ -508,24 +566,29 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
   delta->set_vgpr(plan.vgpr_delta);
   // At least the jumps, whatever the plan says.
   delta->set_injected_instructions(
-      std::max(plan.injected_instructions, d->effects().instructions() + kLeastJumps));
+      std::max(plan.injected_instructions, d->effects().instructions() + LeastJumps(kernel)));
   delta->set_telemetry_bytes_per_event(d->effects().telemetry_bytes());
   delta->set_code_bytes(static_cast<int64_t>(plan.sequence.size()));
   delta->set_occupancy_waves_before(WavesPerSimd(g, shape));
   shape.vgprs += static_cast<uint32_t>(std::max(0, plan.vgpr_delta));
   if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, plan.sgpr_delta));
   delta->set_occupancy_waves_after(WavesPerSimd(g, shape));
-  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, *delta, d->site().location());
+}
+
+bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
+                          v1::Decision* d) {
+  SetDelta(kernel, plan, d);
+  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, d->delta(), d->site().location());
   const auto shared = sites_.find({kernel.kernel_index(), plan.instruction});
   if (over.empty() && shared != sites_.end()) {
     const uint32_t own = d->effects().instructions();
-    if (auto v = shared->second.event.Check(own, delta->injected_instructions() - own,
+    if (auto v = shared->second.event.Check(own, d->delta().injected_instructions() - own,
                                             a.budget.instructions, d->site().location())) {
       over.push_back(*std::move(v));
     }
   }
   if (over.empty()) {
-    if (auto v = a.telemetry->Take(delta->telemetry_bytes_per_event(), d->site().location())) {
+    if (auto v = a.telemetry->Take(d->delta().telemetry_bytes_per_event(), d->site().location())) {
       over.push_back(*std::move(v));
     }
   }
@@ -546,8 +609,9 @@ void Engine::Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Dec
                                " to ", delta.occupancy_waves_after(), " wavefronts per SIMD"));
   }
   // The validator holds the image to the same clause, so this does not depend on
-  // what the plan says.
-  if (const auto clause = kernel.SplittableClause(plan.instruction)) {
+  // what the plan says. In a clone both parts stay clauses.
+  const auto clause = kernel.SplittableClause(plan.instruction);
+  if (clause && plan.placement == patch::Placement::kTrampoline) {
     const patch::Instruction& ins = kernel.instructions()[*clause];
     *d->add_degradations() = MakeDegradation(
         id::kSplitsClause,
@@ -602,11 +666,7 @@ bool Engine::Renumber() {
     if (!Counts(a)) continue;
     const uint32_t counter = next++;
     if (d->counter_index() == counter) continue;
-    patch::ProbeRequest request{
-        a.probe->probe, counter,
-        static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024)),
-        static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024)), PositionOf(a)};
-    auto planned = rewriter_.Plan(*c.kernel, c.instruction, request);
+    auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, counter));
     auto* plan = std::get_if<SitePlan>(&planned);
     if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, counter, d)) return false;
     plans_[i] = std::move(*plan);
@@ -616,16 +676,96 @@ bool Engine::Renumber() {
   return true;
 }
 
-// The growth of the image as a whole is held against every attachment with a
-// site in it, the tightest limit first; that attachment keeps the part of its
-// sites, from the lowest address, that would fit in proportion.
-bool Engine::GiveUpForGrowth(int64_t growth) {
+// ---- Clones given up --------------------------------------------------------------------
+
+// A trampoline in a clone's place; what differs is judged anew. False: refused.
+bool Engine::ReplanAsTrampoline(size_t candidate) {
+  Candidate& c = candidates_[candidate];
+  Asked& a = asked_[c.asked];
+  v1::Decision* d = decision(c);
+  const uint32_t counter = d->counter_index();
+  auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, counter));
+  if (const auto* refusal = std::get_if<patch::Refusal>(&planned)) {
+    RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, d->site().location()));
+    return false;
+  }
+  SitePlan& plan = plans_[candidate] = std::get<SitePlan>(std::move(planned));
+  if (!JudgeEffects(a, *c.kernel, plan, counter, d)) return false;
+  SetDelta(*c.kernel, plan, d);
+  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, d->delta(), d->site().location());
+  for (v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, std::move(v));
+  if (!over.empty()) return false;
+  d->clear_degradations();
+  Degrade(*c.kernel, plan, d);
+  return true;
+}
+
+// These kernels get trampolines, or nothing where a clone was insisted on.
+void Engine::FallBack(const std::map<size_t, patch::Refusal>& kernels) {
+  for (const auto& [index, refusal] : kernels) {
+    choices_[index] = {patch::Placement::kTrampoline, refusal, std::nullopt};
+  }
+  std::set<size_t> gone;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    Candidate& c = candidates_[i];
+    const auto refusal = kernels.find(c.kernel->kernel_index());
+    if (refusal == kernels.end()) continue;
+    if (asked_[c.asked].placement == v1::CLONE) {
+      RefuseCandidate(c, v1::UNSUPPORTED_SITE,
+                      MakeViolation(refusal->second, decision(c)->site().location()));
+      gone.insert(i);
+    } else if (!ReplanAsTrampoline(i)) {
+      gone.insert(i);
+    }
+  }
+  Drop(gone);
+}
+
+bool Engine::GiveUpClones(const patch::RewriteResult& result) {
+  std::map<size_t, patch::Refusal> kernels;
+  for (const patch::KernelOutcome& outcome : result.kernels) {
+    if (outcome.not_cloned) kernels[outcome.kernel_index] = *outcome.not_cloned;
+  }
+  if (!kernels.empty()) FallBack(kernels);
+  return !kernels.empty();
+}
+
+// Trampolines grow the image less; sites are worth more than clones.
+bool Engine::GiveUpClonesForGrowth(int64_t growth) {
+  const auto tightest = TightestGrowth(growth);
+  if (!tightest) return false;
+  const Limit& limit = asked_[*tightest].budget.code_growth;
+  const patch::Refusal refusal{Reason::kNotClonable, StrCat(growth, " bytes of code"),
+                               LimitText(limit, "bytes of code"),
+                               "with clones the image would grow beyond the budget"};
+  std::map<size_t, patch::Refusal> kernels;
+  std::set<size_t> insisted;
+  for (const Candidate& c : candidates_) {
+    const size_t index = c.kernel->kernel_index();
+    if (choices_[index].placement == patch::Placement::kClone) kernels[index] = refusal;
+    if (asked_[c.asked].placement == v1::CLONE) insisted.insert(index);
+  }
+  for (size_t index : insisted) kernels.erase(index);
+  if (!kernels.empty()) FallBack(kernels);
+  return !kernels.empty();
+}
+
+// The attachment with the tightest limit that this growth exceeds.
+std::optional<size_t> Engine::TightestGrowth(int64_t growth) const {
   std::optional<size_t> tightest;
   for (const Candidate& c : candidates_) {
     const uint64_t limit = asked_[c.asked].budget.code_growth.value;
     if (static_cast<uint64_t>(std::max<int64_t>(growth, 0)) <= limit) continue;
     if (!tightest || limit < asked_[*tightest].budget.code_growth.value) tightest = c.asked;
   }
+  return tightest;
+}
+
+// The growth of the image as a whole is held against every attachment with a
+// site in it, the tightest limit first; that attachment keeps the part of its
+// sites, from the lowest address, that would fit in proportion.
+bool Engine::GiveUpForGrowth(int64_t growth) {
+  const auto tightest = TightestGrowth(growth);
   if (!tightest) return false;
   const Limit& limit = asked_[*tightest].budget.code_growth;
   std::vector<size_t> own;
@@ -694,6 +834,7 @@ void Engine::EmitAndValidate() {
       const std::string message(result.status().message());
       return RefuseAll(id::kEngineFault, message, "no failure", message);
     }
+    if (GiveUpClones(*result)) continue;
     std::set<size_t> gone;
     for (const patch::EmittedSite& site : result->sites) {
       if (!site.refusal || site.plan >= candidates_.size()) continue;
@@ -706,6 +847,7 @@ void Engine::EmitAndValidate() {
       Drop(gone);
       continue;
     }
+    if (GiveUpClonesForGrowth(result->code_growth)) continue;
     if (GiveUpForGrowth(result->code_growth)) continue;
     const ValidationReport report = ValidateImage(*object_, kernels, plans_, *result);
     if (!report.findings.empty()) {
@@ -724,7 +866,18 @@ void Engine::EmitAndValidate() {
   }
 }
 
+v1::Placement PlacementOf(patch::Placement placement) {
+  return placement == patch::Placement::kClone ? v1::CLONE : v1::TRAMPOLINE;
+}
+
 void Engine::Ship(patch::RewriteResult result) {
+  for (const patch::KernelOutcome& outcome : result.kernels) {
+    choices_[outcome.kernel_index].code_bytes = outcome.code_bytes;
+  }
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    decision(candidates_[i])->set_placement(PlacementOf(plans_[i].placement));
+  }
+  out_.kernels = std::move(result.kernels);
   out_.patched = std::move(result.image);
   out_.fixups = std::move(result.fixups);
   record().set_patched_size(out_.patched.size());
@@ -739,6 +892,20 @@ void Engine::CoverNothing(const Asked& a) {
   c->set_code_object_sha256(record().code_object_sha256());
   c->set_attachment_id(a.attachment->id());
   c->set_isa(record().isa());
+}
+
+void Engine::CoverPlacement(size_t kernel, v1::Coverage& coverage) {
+  const auto found = choices_.find(kernel);
+  if (found == choices_.end() || !found->second.code_bytes) return;
+  const KernelChoice& choice = found->second;
+  v1::KernelPlacement* placement = coverage.mutable_placement();
+  placement->set_placement(PlacementOf(choice.placement));
+  placement->set_code_bytes(static_cast<int64_t>(*choice.code_bytes));
+  if (!choice.not_cloned) return;
+  v1::Location where;
+  where.set_kernel(object_->kernels()[kernel].name);
+  where.set_code_object_vaddr(object_->kernels()[kernel].entry_vaddr);
+  *placement->mutable_not_cloned() = MakeViolation(*choice.not_cloned, where);
 }
 
 void Engine::Cover() {
@@ -774,6 +941,7 @@ void Engine::Cover() {
     c->set_requested(t.requested);
     c->set_attached(t.attached);
     c->set_degraded(t.degraded);
+    CoverPlacement(key.kernel, *c);
     c->set_not_selected(looked_at_[key] - std::min(looked_at_[key], t.selected));
     for (const auto& [id, n] : t.refused) CountReason(*c->mutable_refused(), id, n);
     for (const auto& [id, n] : t.degradations) CountReason(*c->mutable_degradations(), id, n);

@@ -21,6 +21,8 @@ struct Policy {
   v1::Budget ceiling;           // an attachment's own budget cannot exceed these
   v1::Budget defaults;          // for fields that an attachment leaves unset
   bool allow_sabotage = false;  // first of the two opt-ins
+  // For attachments that leave it unset.
+  v1::Placement placement = v1::AUTO;
   uint64_t max_code_object_bytes = uint64_t{256} << 20;
   // Work and memory grow with attachments x sites: those beyond, in the order of
   // their ids, are refused for the object as a whole (RJD-A009).
@@ -32,6 +34,8 @@ struct Admission {
   v1::AdmissionRecord record;
   std::vector<uint8_t> patched;          // empty: load the original
   std::vector<patch::WordFixup> fixups;  // file offsets in `patched`
+  // Patched kernels; those that are clones with their map of program counters.
+  std::vector<patch::KernelOutcome> kernels;
 };
 
 // Every requested site has a decision, attached or refused. An attachment that

@@ -233,6 +233,13 @@ constexpr CatalogueEntry kCatalogue[] = {
      "that the loader does not need. This image has none to spare.",
      "Link the code object with the usual program headers (GNU_STACK present).",
      Reason::kNoSegmentSlot},
+    {"RJD-P003", "the kernel cannot be cloned",
+     "A clone is the kernel written anew with the probes in line, which is possible where all that "
+     "depends on the kernel's address is known, every branch still reaches its target, no other "
+     "attachment asks for trampolines in the kernel and the image's growth is within budget. The "
+     "kernel takes trampolines instead, unless an attachment insists on a clone.",
+     "Leave the choice to the engine (--placement auto), or ask for trampolines.",
+     Reason::kNotClonable},
 
     {"RJD-R001", "no pair of scalar registers is free",
      "The probe needs aligned scalar registers for saved state. All are live at the site, and "

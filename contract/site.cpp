@@ -53,7 +53,9 @@ patch::Position PositionOf(v1::Position position) {
 
 v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position) {
   const patch::Instruction& ins = kernel.instructions()[i];
-  const std::optional<patch::Refusal> immovable = kernel.Immovable(i, position);
+  // Either placement will do.
+  std::optional<patch::Refusal> immovable = kernel.Immovable(i, position);
+  if (!kernel.CloneObstacle() && !kernel.NotInsertable(i, position)) immovable.reset();
   v1::Site site;
   *site.mutable_location() = MakeLocation(kernel, i);
   if (position == patch::Position::kAfter) site.set_position(v1::AFTER);

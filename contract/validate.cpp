@@ -15,6 +15,7 @@
 #include "absl/strings/escaping.h"
 #include "contract/occupancy.h"
 #include "contract/text.h"
+#include "contract/validate_clone.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -85,6 +86,8 @@ class Validator {
   void CheckSite(const SiteGroup& group);
   void CheckClauses();
   void CheckCopies();
+  void CheckClones();
+  void CheckClone(const KernelAnalysis& kernel, const std::vector<size_t>& indices);
   std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
                                          uint64_t stop, uint32_t* executed);
   std::optional<uint64_t> CheckSequences(const SiteGroup& group, patch::Position position,
@@ -124,11 +127,13 @@ class Validator {
   absl::Span<const uint8_t> image_;
   std::optional<CodeObject> patched_;
   Segment new_segment_;
-  std::vector<size_t> placed_plans_;  // by kernel, instruction, plan
-  std::vector<SiteGroup> groups_;     // by kernel and instruction
-  std::vector<ByteRange> covered_;    // functions of the original, by begin
-  std::vector<uint64_t> covered_to_;  // highest end of those up to here
-  std::vector<ByteRange> allowed_;    // file ranges of the original that may differ
+  std::vector<size_t> placed_plans_;                      // by kernel, instruction, plan
+  std::vector<SiteGroup> groups_;                         // by kernel and instruction
+  std::map<size_t, std::vector<size_t>> clones_;          // kernel index -> plans
+  std::unordered_map<size_t, uint64_t> clone_sequences_;  // plan -> where Emit says it is
+  std::vector<ByteRange> covered_;                        // functions of the original, by begin
+  std::vector<uint64_t> covered_to_;                      // highest end of those up to here
+  std::vector<ByteRange> allowed_;  // file ranges of the original that may differ
   std::vector<WordFixup> expected_fixups_;
   std::map<std::pair<patch::Isa*, std::string_view>, SequenceFacts> sequences_;  // of plans_
   std::set<size_t> touched_kernels_;
@@ -210,6 +215,13 @@ void Validator::GroupSites() {
     if (site.refusal) continue;
     if (site.plan >= plans_.size()) {
       Find("an emitted site names no plan");
+      continue;
+    }
+    const SitePlan& plan = plans_[site.plan];
+    if (plan.placement == patch::Placement::kClone) {
+      clones_[plan.kernel_index].push_back(site.plan);
+      clone_sequences_[site.plan] = site.trampoline_vaddr;
+      touched_kernels_.insert(plan.kernel_index);
       continue;
     }
     // The first that is named says where the site's trampoline is.
@@ -592,6 +604,60 @@ void Validator::CheckCopies() {
   }
 }
 
+void Validator::CheckClones() {
+  for (auto& [index, indices] : clones_) {
+    if (full()) return;
+    const KernelAnalysis* kernel = AnalysisOf(index);
+    const bool known = kernel != nullptr && index < patched_->kernels().size() &&
+                       std::all_of(indices.begin(), indices.end(), [&](size_t plan) {
+                         return plans_[plan].instruction < kernel->instructions().size();
+                       });
+    if (!known) {
+      Find("a plan names no instruction of the object");
+      continue;
+    }
+    std::sort(indices.begin(), indices.end());
+    CheckClone(*kernel, indices);
+  }
+}
+
+// The descriptor leads to the clone, and the clone is proven. The original needs
+// no word here: none of its bytes may differ.
+void Validator::CheckClone(const KernelAnalysis& kernel, const std::vector<size_t>& indices) {
+  const uint64_t base = patched_->kernels()[kernel.kernel_index()].entry_vaddr;
+  if (!InNewSegment(base) || base % 256 != 0) {
+    return Find("a kernel's entry does not lead to an aligned clone in the new segment", base);
+  }
+  const auto claimed = std::find_if(
+      result_.kernels.begin(), result_.kernels.end(),
+      [&](const patch::KernelOutcome& o) { return o.kernel_index == kernel.kernel_index(); });
+  if (claimed == result_.kernels.end() || claimed->placement != patch::Placement::kClone) {
+    return Find("a clone has no map", base);
+  }
+  const auto code = patched_->AtVaddr(base, new_segment_.vaddr + new_segment_.filesz - base);
+  CloneProof proof = ProveClone(kernel, plans_, indices, *claimed, code, base);
+  for (ValidationFinding& f : proof.findings) Find(std::move(f.what), f.vaddr);
+  if (!proof.findings.empty()) return;
+  for (const auto& [index, vaddr] : proof.sequences) {
+    if (clone_sequences_[index] != vaddr) {
+      Find("a sequence is not where the rewriter says", vaddr);
+    }
+    for (const WordFixup& f : plans_[index].fixups) {
+      WordFixup expected = f;
+      expected.offset = *patched_->VaddrToOffset(vaddr + f.offset);
+      expected_fixups_.push_back(expected);
+    }
+  }
+  for (const auto& [index, executed] : proof.executed) {
+    report_.executed_instructions[index] = executed;
+  }
+  SiteGroup group;
+  group.kernel = &kernel;
+  group.trampoline = base;
+  group.plans = indices;
+  CheckRegisters(group);
+}
+
 // Only these descriptor fields may change, and only upwards.
 constexpr uint32_t kRsrc1Registers = 0x3ff;  // VGPR granules, SGPR granules
 constexpr uint32_t kRsrc3AccumOffset = 0x3f;
@@ -741,6 +807,7 @@ ValidationReport Validator::Run() {
   }
   CheckClauses();
   CheckCopies();
+  CheckClones();
   CheckDescriptors();
   CheckFixups();
   CheckUnchangedBytes();

@@ -45,6 +45,7 @@ struct ValidationReport {
 //    site; a displaced direct branch instead appears as its condition, if it has
 //    one, and the ways to the instruction after the site and to its target; a
 //    displaced s_endpgm is the end;
+//  - a kernel planned as a clone runs from one: see validate_clone.h;
 //  - every register that the trampoline names lies within the kernel's new
 //    allocation, and no allocation shrank;
 //  - the fixups of the image are exactly those of the placed sequences.

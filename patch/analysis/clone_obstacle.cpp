@@ -89,7 +89,7 @@ class Finder {
     const BasicBlock& last = flow_.blocks.back();
     const Instruction& end = instructions_[last.last];
     const bool reachable = last.entry || !last.predecessors.empty();
-    if (reachable && !end.ends_program && !(end.branch && !end.conditional)) {
+    if (reachable && !end.ends_program && !(end.branch && !end.conditional && !end.call)) {
       Obstacle("no end", "control leaves the kernel at its end");
     }
   }
@@ -118,8 +118,11 @@ class Finder {
 
   void One(uint32_t i) {
     const Instruction& in = instructions_[i];
+    // A call through a register: the callee stays where it is, and returns to
+    // wherever it was called from.
+    if (in.opcode == "s_swappc_b64") return;
     if (in.call || in.indirect || IsIndirectTransfer(in)) {
-      return Obstacle(Where(in), "the kernel calls, or branches through a register");
+      return Obstacle(Where(in), "the kernel branches through a register, or calls by distance");
     }
     if (in.branch && !IsPlainBranch(in)) {
       return Obstacle(Where(in), "the kernel branches in an uncommon way");

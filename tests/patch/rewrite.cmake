@@ -14,3 +14,9 @@ rjdbi_test(rewrite_corpus_test SOURCES rewrite_corpus_test.cpp
            LIBS rjdbi_rewrite rjdbi_offload_bundle LABELS corpus TIMEOUT 900)
 target_compile_definitions(rewrite_corpus_test PRIVATE RJDBI_ROCRAND="${RJDBI_ROCRAND_LIBRARY}"
                                                        RJDBI_ROCSPARSE="${RJDBI_ROCSPARSE_LIBRARY}")
+
+rjdbi_test(rewrite_clone_softgpu_test SOURCES rewrite_clone_softgpu_test.cpp
+           LIBS rjdbi_rewrite rjdbi_analysis_assemble softgpu_testing LABELS patch TIMEOUT 900)
+target_compile_definitions(rewrite_clone_softgpu_test
+                           PRIVATE SOFTGPU_KERNEL_DIR="${CMAKE_BINARY_DIR}/tests/softgpu/interp")
+add_dependencies(rewrite_clone_softgpu_test softgpu_kernels)
