@@ -67,6 +67,8 @@ void AddAttach(CLI::App& app, Arguments& a) {
              "SELECTOR", true);
   SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, sabotage", "NAME", true);
   SpecOption(verb, a, "position", "before (default) or after each instruction", "WHERE", false);
+  SpecOption(verb, a, "placement", "auto, trampoline or clone: how kernels run the probe", "HOW",
+             false);
   SpecOption(verb, a, "process", "Executables, by path or base name", "GLOB", false);
   SpecOption(verb, a, "owner", "Free text for the status listing", "TEXT", false);
   verb->add_option_function<std::string>(

@@ -78,6 +78,16 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
     spec.set_position(value == "after" ? v1::AFTER : v1::BEFORE);
     return absl::OkStatus();
   }
+  if (key == "placement") {
+    static const std::map<std::string, v1::Placement> kPlacements = {
+        {"auto", v1::AUTO}, {"trampoline", v1::TRAMPOLINE}, {"clone", v1::CLONE}};
+    const auto placement = kPlacements.find(value);
+    if (placement == kPlacements.end()) {
+      return absl::InvalidArgumentError("placement: expected auto, trampoline or clone");
+    }
+    spec.set_placement(placement->second);
+    return absl::OkStatus();
+  }
   if (key == "allow-sabotage") {
     if (value != "true" && value != "false") {
       return absl::InvalidArgumentError("allow-sabotage: expected true or false");

@@ -16,6 +16,7 @@
 #include "contract/coverage.h"
 #include "contract/demangle.h"
 #include "contract/natural_order.h"
+#include "contract/placement_text.h"
 #include "contract/site.h"
 #include "contract/text.h"
 
@@ -305,7 +306,7 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
     const size_t end = table.find('\n');
     table = StrCat(kBlue, table.substr(0, end), kReset, table.substr(end));
   }
-  return table + unmatched;
+  return table + unmatched + RenderPlacements(coverage);
 }
 
 std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const RenderOptions& o) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <variant>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -162,6 +163,20 @@ std::vector<Key> MakeKeys() {
          return "";
        },
        [](const Config& c) { return c.policy.allow_sabotage ? "true" : "false"; }},
+      {"placement", Type::kString,
+       [](Config& c, const std::string& v) -> std::string {
+         const std::string name = absl::AsciiStrToUpper(v);
+         v1::Placement placement = v1::PLACEMENT_UNSPECIFIED;
+         const bool known = absl::AsciiStrToLower(v) == v && v1::Placement_Parse(name, &placement);
+         if (!known || placement == v1::PLACEMENT_UNSPECIFIED) {
+           return "expected auto, trampoline or clone";
+         }
+         c.policy.placement = placement;
+         return "";
+       },
+       [](const Config& c) {
+         return absl::AsciiStrToLower(v1::Placement_Name(c.policy.placement));
+       }},
       BytesKey(
           "cache.max_bytes", +[](Config& c) -> uint64_t& { return c.cache_max_bytes; },
           uint64_t{1} << 50),

@@ -78,6 +78,7 @@ std::string Question::Key(const contract::Policy& policy) const {
   AppendBlock(text, policy.ceiling.SerializeAsString());
   AppendBlock(text, policy.defaults.SerializeAsString());
   AppendU64(text, policy.allow_sabotage ? 1 : 0);
+  AppendU64(text, static_cast<uint64_t>(policy.placement));
   AppendU64(text, policy.max_code_object_bytes);
   AppendU64(text, policy.max_attachments_per_object);
   for (const auto& attachment : wanted) AppendBlock(text, attachment.spec().SerializeAsString());

@@ -45,6 +45,11 @@ v1::Attachment Attach(const std::string& id, const std::string& kernel, const st
   return a;
 }
 
+v1::Attachment Placed(v1::Attachment attachment, v1::Placement placement) {
+  attachment.mutable_spec()->set_placement(placement);
+  return attachment;
+}
+
 Admission AdmitAll(const std::vector<uint8_t>& object,
                    const std::vector<v1::Attachment>& attachments,
                    const Policy& policy = DefaultPolicy()) {
@@ -212,8 +217,9 @@ bool Splits(const v1::Decision& d) {
 TEST(Admission, ASplitClauseIsADeclaredDegradation) {
   for (const char* processor : {"gfx1010:xnack+", "gfx1030", "gfx1100", "gfx1201"}) {
     SCOPED_TRACE(processor);
-    const Admission a = AdmitAll(CompileOpenCl(processor, kClauses),
-                                 {Attach("a1", "gather", "memory,s_clause", "count-waves")});
+    const Admission a = AdmitAll(
+        CompileOpenCl(processor, kClauses),
+        {Placed(Attach("a1", "gather", "memory,s_clause", "count-waves"), v1::TRAMPOLINE)});
     ExpectConserved(a);
     EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
     size_t split = 0, on_clause = 0, whole = 0;
@@ -512,7 +518,7 @@ TEST(Admission, TelemetryBudgetKeepsTheFirstSites) {
 
 TEST(Admission, CodeGrowthBudgetGivesUpSitesFromTheEnd) {
   const auto object = CompileOpenCl("gfx90a", kSource);
-  v1::Attachment asked = Attach("a1", "*", "memory", "count-waves");
+  v1::Attachment asked = Placed(Attach("a1", "*", "memory", "count-waves"), v1::TRAMPOLINE);
   const Admission all = AdmitAll(object, {asked});
   const auto growth = all.patched.size() - object.size();
   asked.mutable_spec()->mutable_budget()->set_max_code_growth_bytes(growth - 1);
@@ -582,6 +588,118 @@ class LyingRewriter : public patch::Rewriter {
   std::unique_ptr<patch::Rewriter> honest_ = patch::MakeTrampolineRewriter();
   std::string text_;
 };
+
+// The placement of each kernel's row: all the same, or UNSPECIFIED.
+v1::Placement PlacementOf(const Admission& a, const std::string& kernel) {
+  std::set<v1::Placement> found;
+  for (const auto& c : a.record.coverage()) {
+    if (c.kernel() != kernel) continue;
+    found.insert(c.placement().placement());
+    EXPECT_EQ(c.placement().code_bytes() > 0, c.has_placement());
+  }
+  return found.size() == 1 ? *found.begin() : v1::PLACEMENT_UNSPECIFIED;
+}
+
+TEST(Placement, ClonesWhereNothingElseIsAsked) {
+  const auto object = CompileOpenCl("gfx1100", kClauses);
+  Policy policy = DefaultPolicy();
+  policy.placement = v1::AUTO;
+  const Admission clone =
+      AdmitAll(object, {Attach("a1", "gather", "memory,s_clause", "count-waves")}, policy);
+  ExpectConserved(clone);
+  EXPECT_EQ(PlacementOf(clone, "gather"), v1::CLONE);
+  const Admission trampolines = AdmitAll(
+      object, {Placed(Attach("a1", "gather", "memory,s_clause", "count-waves"), v1::TRAMPOLINE)},
+      policy);
+  EXPECT_EQ(PlacementOf(trampolines, "gather"), v1::TRAMPOLINE);
+  ASSERT_EQ(clone.record.decisions_size(), trampolines.record.decisions_size());
+  for (int i = 0; i < clone.record.decisions_size(); ++i) {
+    const v1::Decision &c = clone.record.decisions(i), &t = trampolines.record.decisions(i);
+    ASSERT_EQ(c.outcome(), v1::VERIFIED_ATTACH) << c.ShortDebugString();
+    EXPECT_EQ(c.placement(), v1::CLONE);
+    EXPECT_EQ(t.placement(), v1::TRAMPOLINE);
+    // No jumps; at most the second part's s_clause.
+    EXPECT_LE(c.delta().injected_instructions(), t.delta().injected_instructions() - 1);
+  }
+  ASSERT_EQ(clone.kernels.size(), 1u);
+  EXPECT_FALSE(clone.kernels[0].pcs.empty());
+  EXPECT_FALSE(clone.record.coverage(0).placement().has_not_cloned());
+}
+
+TEST(Placement, OneAttachmentsTrampolinesAreAllAttachmentsTrampolines) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  const Admission a =
+      AdmitAll(object, {Placed(Attach("a1", "add", "memory", "count-waves"), v1::AUTO),
+                        Placed(Attach("a2", "add", "memory", "nop"), v1::TRAMPOLINE),
+                        Placed(Attach("a3", "add", "memory", "nop"), v1::CLONE),
+                        Placed(Attach("a4", "scale", "memory", "nop"), v1::CLONE)});
+  ExpectConserved(a);
+  EXPECT_EQ(PlacementOf(a, "add"), v1::TRAMPOLINE);
+  EXPECT_EQ(PlacementOf(a, "scale"), v1::CLONE);
+  for (const v1::Decision& d : a.record.decisions()) {
+    EXPECT_EQ(IsAttached(d), d.attachment_id() != "a3") << d.ShortDebugString();
+    if (d.attachment_id() != "a3") continue;
+    EXPECT_EQ(d.violations(0).constraint_id(), "RJD-P003");
+    EXPECT_THAT(d.violations(0).message(), HasSubstr("attachment a2 asks for trampolines"));
+  }
+  EXPECT_EQ(a.record.coverage(0).placement().not_cloned().constraint_id(), "RJD-P003");
+}
+
+// Sites that only a clone can take, and a kernel whose branches then do not reach.
+TEST(Placement, FallsBackWhenBranchesDoNotReach) {
+  test::AsmKernel k;
+  k.body =
+      "s_cbranch_scc1 .Lend\n.rept 1000\ns_nop 1\n.rept 20\nv_mov_b32_e32 v0, "
+      "0\n.endr\n.endr\n.Lend:\ns_endpgm";
+  const auto object = test::AssembleObject("gfx90a", 64, {k});
+  v1::Attachment asked = Placed(Attach("a1", "k", "s_nop", "count-waves"), v1::AUTO);
+  asked.mutable_spec()->mutable_budget()->set_expected_events_per_second(1);
+  const Admission a = AdmitAll(object, {asked});
+  ExpectConserved(a);
+  ASSERT_EQ(CountAttached(a.record), 1000u);
+  EXPECT_EQ(PlacementOf(a, "k"), v1::TRAMPOLINE);
+  const v1::Violation& why = a.record.coverage(0).placement().not_cloned();
+  EXPECT_EQ(why.constraint_id(), "RJD-P003");
+  EXPECT_THAT(why.message(), HasSubstr("would not reach its target"));
+  for (const v1::Decision& d : a.record.decisions()) {
+    EXPECT_EQ(d.placement(), v1::TRAMPOLINE);
+  }
+  asked.mutable_spec()->set_placement(v1::CLONE);
+  const Admission none = AdmitAll(object, {asked});
+  ExpectConserved(none);
+  EXPECT_EQ(CountAttached(none.record), 0u);
+  EXPECT_EQ(none.record.decisions(0).violations(0).constraint_id(), "RJD-P003");
+}
+
+TEST(Placement, TakesTheProgramCounterOnlyInClones) {
+  test::AsmKernel k;
+  k.body =
+      "s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
+      "s_load_dword s6, s[4:5], 0x0\ns_endpgm";
+  const auto object = test::AssembleObject("gfx90a", 64, {k});
+  for (const auto placement : {v1::CLONE, v1::TRAMPOLINE}) {
+    const Admission a =
+        AdmitAll(object, {Placed(Attach("a1", "k", "s_getpc_b64", "count-waves"), placement)});
+    ASSERT_EQ(a.record.decisions_size(), 1);
+    EXPECT_TRUE(a.record.decisions(0).site().movable());
+    EXPECT_EQ(IsAttached(a.record.decisions(0)), placement == v1::CLONE);
+  }
+}
+
+TEST(Placement, GrowthBudgetGivesUpClonesBeforeSites) {
+  // One site in much code: the clone costs more than the trampoline.
+  test::AsmKernel k;
+  k.body = ".rept 4000\ns_nop 1\n.endr\ns_endpgm";
+  const auto object = test::AssembleObject("gfx90a", 64, {k});
+  v1::Attachment asked = Placed(Attach("a1", "k", "entry", "count-waves"), v1::AUTO);
+  EXPECT_EQ(PlacementOf(AdmitAll(object, {asked}), "k"), v1::CLONE);
+  asked.mutable_spec()->mutable_budget()->set_max_code_growth_bytes(12000);
+  const Admission a = AdmitAll(object, {asked});
+  ExpectConserved(a);
+  EXPECT_EQ(CountAttached(a.record), 1u);
+  EXPECT_EQ(PlacementOf(a, "k"), v1::TRAMPOLINE);
+  EXPECT_THAT(a.record.coverage(0).placement().not_cloned().message(), HasSubstr("budget"));
+}
 
 TEST(Admission, PlansAreNotBelieved) {
   const auto object = CompileOpenCl("gfx90a", kSource);
