@@ -60,6 +60,7 @@ std::string Bash(const CLI::App& app) {
       "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$word\")); return ;;\n"
       "    --probe) COMPREPLY=($(compgen -W 'nop count-waves count-lanes sabotage' -- \"$word\"));"
       " return ;;\n"
+      "    --placement) COMPREPLY=($(compgen -W 'auto trampoline clone' -- \"$word\")); return ;;\n"
       "    --socket|--agent|--agent-socket|--output-image)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    --attachment) COMPREPLY=($(compgen -W \"$(",

@@ -8,8 +8,8 @@
 //  - s_clause: where code was inserted into its run, it covers the instructions
 //    up to there, and another one the rest; one that would cover a single
 //    instruction is s_nop 0, in the s_clause's own place, or left out;
-//  - s_delay_alu: a hint about an instruction behind inserted code is dropped,
-//    as the inserted code takes longer than any such delay.
+//  - s_delay_alu: a hint about an instruction behind inserted code would speak of
+//    another one and is dropped; the hardware interlocks without it.
 // Each original instruction keeps exactly one place, so that program counters
 // can be mapped back.
 #ifndef PATCH_REWRITE_CLONE_H_
