@@ -175,7 +175,8 @@ TEST_F(WithDaemon, EqualRefusalsArePrintedOnce) {
 }
 
 TEST_F(WithDaemon, DegradationsAreNamedWhereverTheyCount) {
-  daemon_.Attach("gather", "global_load*,kernel+0x2", "count-waves");
+  Ctl({"attach", "--kernel", "gather", "--sites", "global_load*,kernel+0x2", "--probe",
+       "count-waves", "--placement", "trampoline"});
   Agent agent(daemon_.agent_socket());
   ASSERT_TRUE(agent.Open().ok());
   ASSERT_EQ(agent.Admit(ClauseObject(), 1).decision.verdict(), v1::PATCHED);

@@ -6,8 +6,10 @@ Usage: corpus_load_test.py TARGET ROCRAND ROCSPARSE
 
 Takes objects of Debian's librocrand and librocsparse for TARGET, smallest first
 (the corpus tests cover the large ones without loading them), admits count-waves
-at every memory instruction offline, and loads original and patched image.
+at every memory instruction offline, in clones and with trampolines, and loads
+original and patched images.
 """
+import itertools
 import json
 import pathlib
 import sys
@@ -31,10 +33,10 @@ class CorpusLoad(unittest.TestCase):
             names = names[:OBJECTS]
             self.assertEqual(len(names), OBJECTS)
             patched, requested, attached = [], 0, 0
-            for name in names:
-                out = name + ".patched"
+            for name, placement in itertools.product(names, ("clone", "trampoline")):
+                out = f"{name}.{placement}.patched"
                 reply = harness.run([harness.RJCTL, "admit", name, "--attach",
-                                     "kernel=*,sites=memory,probe=count-waves",
+                                     f"kernel=*,sites=memory,probe=count-waves,placement={placement}",
                                      "--output-image", out, "--output", "json"], check=False)
                 self.assertIn(reply.returncode, (0, 3, 4), f"{name}: {reply.stdout[-2000:]}{reply.stderr}")
                 record = json.loads(reply.stdout)
@@ -46,14 +48,14 @@ class CorpusLoad(unittest.TestCase):
                 requested, attached = requested + sum(row), attached + sum(done)
                 if sum(done):
                     patched.append(out)
-            self.assertGreaterEqual(len(patched), 20)
+            self.assertGreaterEqual(len(patched), 40)
             loaded = harness.run([harness.BUILD / "tests" / "e2e" / "load_images", *names, *patched],
                                  env=harness.softgpu_env(target=TARGET), timeout=600)
             lines = loaded.stdout.splitlines()
             self.assertEqual(len(lines), len(names) + len(patched))
             kernels = {line.split()[1]: line.split()[2] for line in lines}
             for out in patched:
-                self.assertEqual(kernels[out], kernels[out.removesuffix(".patched")])
+                self.assertEqual(kernels[out], kernels[out.rsplit(".", 2)[0]])
             print(f"{TARGET}: {len(patched)} patched images of {len(names)} objects load; "
                   f"{attached} of {requested} sites attached", file=sys.stderr)
 

@@ -8,7 +8,8 @@ Shown for two interleaving seeds each:
   - count-waves and count-lanes at every memory instruction: the program's own
     result line is unchanged; each site's counter equals what the soft GPU
     counted at the site's address in the same run (or, for a kernel that was
-    copied and so ran elsewhere, in the plain run with the same seed);
+    cloned or copied and so ran elsewhere, in the plain run with the same seed);
+    as clones, which is the default, and with trampolines;
   - nop at every memory instruction changes nothing;
   - the coverage record accounts for every requested site.
 """
@@ -22,6 +23,8 @@ from ground_truth import GroundTruth
 
 TARGET, PROGRAM, ARGUMENTS = None, None, []
 SEEDS = (1, 2)
+# Seed and placement of each instrumented run.
+RUNS = ((1, "auto"), (2, "auto"), (1, "trampoline"))
 
 
 def result_line(output):
@@ -64,14 +67,31 @@ class Preservation(unittest.TestCase):
                              row)
         self.assertEqual(coverage.get("gaps", []), [])
 
+    def check_placement(self, coverage, placement):
+        """Every kernel with probes is a clone, or says why it is none."""
+        seen = set()
+        for row in coverage["coverage"]:
+            if "placement" not in row:
+                continue
+            how = row["placement"]
+            seen.add(how["placement"])
+            self.assertGreater(int(how["codeBytes"]), 0, row)
+            if placement == "auto":
+                self.assertTrue(how["placement"] == "CLONE" or "notCloned" in how, row)
+        self.assertIn("CLONE" if placement == "auto" else "TRAMPOLINE", seen)
+        if placement == "trampoline":
+            self.assertNotIn("CLONE", seen)
+
     def test_counters_equal_ground_truth(self):
-        for seed in SEEDS:
+        for seed, placement in RUNS:
             with harness.daemon() as daemon:
-                waves = daemon.attach("*", "memory", "count-waves")
-                lanes = daemon.attach("*", "memory", "count-lanes")
+                waves = daemon.attach("*", "memory", "count-waves", "--placement", placement)
+                lanes = daemon.attach("*", "memory", "count-lanes", "--placement", placement)
                 truth = self.instrumented(daemon, seed)
                 report = daemon.json("report")
-                self.check_conservation(daemon.json("coverage"))
+                coverage = daemon.json("coverage")
+                self.check_conservation(coverage)
+                self.check_placement(coverage, placement)
                 probes = {waves: GroundTruth.waves, lanes: GroundTruth.lanes}
                 checked, executed, seen = 0, 0, set()
                 for row in report["counts"]:
@@ -87,7 +107,7 @@ class Preservation(unittest.TestCase):
                     seen.add((row["attachmentId"], kernel, address))
                 self.assertEqual(len(seen), checked, "a site was reported twice")
                 self.assertGreater(executed, 0, "no instrumented site was executed")
-                print(f"{PROGRAM} {' '.join(ARGUMENTS)} {TARGET} seed {seed}: {checked} counters equal ground truth, "
+                print(f"{PROGRAM} {' '.join(ARGUMENTS)} {TARGET} seed {seed}, {placement}: {checked} counters equal ground truth, "
                       f"{executed} of them non-zero", file=sys.stderr)
 
     def test_nop_changes_nothing(self):
