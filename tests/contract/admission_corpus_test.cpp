@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "contract/admission.h"
 #include "contract/catalogue.h"
@@ -23,12 +24,13 @@ struct Tally {
   std::map<std::string, size_t> refused;
 };
 
-void AdmitEverywhere(absl::Span<const uint8_t> object, Tally& tally) {
+void AdmitEverywhere(absl::Span<const uint8_t> object, v1::Placement placement, Tally& tally) {
   v1::Attachment attachment;
   attachment.set_id("a1");
   attachment.mutable_spec()->set_kernel_glob("*");
   attachment.mutable_spec()->set_sites("*");
   attachment.mutable_spec()->set_probe("count-waves");
+  attachment.mutable_spec()->set_placement(placement);
   attachment.mutable_spec()->mutable_budget()->set_expected_events_per_second(1);
   auto rewriter = patch::MakeTrampolineRewriter();
   const Admission a = Admit(object, {attachment}, DefaultPolicy(), *rewriter);
@@ -47,23 +49,26 @@ void AdmitEverywhere(absl::Span<const uint8_t> object, Tally& tally) {
   }
 }
 
-class AdmissionCorpus : public testing::TestWithParam<const char*> {};
+using Variant = std::tuple<const char*, v1::Placement>;
+class AdmissionCorpus : public testing::TestWithParam<Variant> {};
 
 TEST_P(AdmissionCorpus, EveryInstruction) {
   const auto file = test::MappedFile::Open(RJDBI_ROCSPARSE);
   ASSERT_TRUE(file.ok()) << file.status();
   const auto objects = test::ExtractBundles(file->bytes());
   ASSERT_TRUE(objects.ok()) << objects.status();
+  const auto [target, placement] = GetParam();
   Tally tally;
   for (const auto& object : *objects) {
-    if (object.target.find(GetParam()) == std::string::npos) continue;
+    if (object.target.find(target) == std::string::npos) continue;
     if (object.bytes.size() < kMinBytes || tally.objects >= kObjects) continue;
-    AdmitEverywhere(object.bytes, tally);
+    AdmitEverywhere(object.bytes, placement, tally);
     if (HasFatalFailure()) return;
   }
   EXPECT_EQ(tally.objects, kObjects);
-  std::printf("%s: %zu objects, %zu sites; %zu attached, %zu degraded (%zu split a clause)\n",
-              GetParam(), tally.objects, tally.sites, tally.attached, tally.degraded, tally.split);
+  std::printf("%s, %s: %zu objects, %zu sites; %zu attached, %zu degraded (%zu split a clause)\n",
+              target, v1::Placement_Name(placement).c_str(), tally.objects, tally.sites,
+              tally.attached, tally.degraded, tally.split);
   size_t refused = 0;
   for (const auto& [constraint, sites] : tally.refused) {
     EXPECT_NE(constraint.substr(0, 5), "RJD-E") << "a built-in probe breaks its promise";
@@ -77,7 +82,9 @@ TEST_P(AdmissionCorpus, EveryInstruction) {
   EXPECT_EQ(tally.refused["RJD-S005"], 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, AdmissionCorpus, testing::Values("gfx90a:xnack-", "gfx1030"));
+INSTANTIATE_TEST_SUITE_P(Targets, AdmissionCorpus,
+                         testing::Combine(testing::Values("gfx90a:xnack-", "gfx1030"),
+                                          testing::Values(v1::TRAMPOLINE, v1::CLONE)));
 
 }  // namespace
 }  // namespace rjdbi::contract

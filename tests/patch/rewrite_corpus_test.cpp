@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "patch/analysis/selector.h"
 #include "patch/plan/rewriter.h"
@@ -28,12 +29,15 @@ constexpr size_t kObjectsPerTarget = 22;
 struct Tally {
   size_t objects = 0, kernels = 0, instructions = 0, sites = 0, admitted = 0;
   size_t in_clauses = 0, drained = 0;  // admitted, with that degradation
+  size_t clones = 0;                   // kernels
   std::map<Reason, size_t> refused;
   int64_t growth = 0;
   double slowest_seconds = 0;
 };
 
-class RewriteCorpus : public testing::TestWithParam<const char*> {
+using Variant = std::tuple<const char*, patch::Placement>;
+
+class RewriteCorpus : public testing::TestWithParam<Variant> {
  protected:
   Isa& IsaFor(const CodeObject& object, uint32_t wave) {
     auto& isa = isas_[wave];
@@ -45,7 +49,7 @@ class RewriteCorpus : public testing::TestWithParam<const char*> {
     return *isa;
   }
 
-  void Object(absl::Span<const uint8_t> bytes, Tally& tally) {
+  void Object(absl::Span<const uint8_t> bytes, patch::Placement placement, Tally& tally) {
     const auto start = std::chrono::steady_clock::now();
     const auto object = CodeObject::Parse(bytes);
     ASSERT_TRUE(object.ok()) << object.status();
@@ -65,13 +69,16 @@ class RewriteCorpus : public testing::TestWithParam<const char*> {
       const KernelAnalysis& kernel = *analyses.back();
       kernels.push_back(&kernel);
       tally.instructions += kernel.instructions().size();
+      // Compilers make no kernel here that cannot be cloned.
+      ASSERT_FALSE(kernel.CloneObstacle().has_value()) << kernel.CloneObstacle()->detail;
       for (uint32_t i : selector->Select(kernel).instructions) {
         ++sites;
         auto plan = rewriter->Plan(kernel, i,
                                    {.probe = patch::Probe::kCountWaves,
                                     .counter_index = static_cast<uint32_t>(plans.size()),
                                     .max_sgpr_delta = 16,
-                                    .max_vgpr_delta = 8});
+                                    .max_vgpr_delta = 8,
+                                    .placement = placement});
         if (auto* refusal = std::get_if<patch::Refusal>(&plan)) {
           ASSERT_NE(refusal->reason, Reason::kNone);
           ASSERT_NE(refusal->reason, Reason::kAssemblerFailed) << refusal->detail;
@@ -100,7 +107,10 @@ class RewriteCorpus : public testing::TestWithParam<const char*> {
     tally.slowest_seconds =
         std::max(tally.slowest_seconds,
                  std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    if (admitted > 0) CheckImage(*object, result->image);
+    for (const auto& outcome : result->kernels) {
+      tally.clones += outcome.placement == patch::Placement::kClone;
+    }
+    if (admitted > 0) CheckImage(*object, *result);
     ++tally.objects;
     tally.kernels += kernels.size();
     tally.sites += sites;
@@ -108,13 +118,18 @@ class RewriteCorpus : public testing::TestWithParam<const char*> {
   }
 
   // Parses; every kernel decodes from end to end, wherever its entry is now.
-  void CheckImage(const CodeObject& original, const std::vector<uint8_t>& image) {
-    const auto patched = CodeObject::Parse(image);
+  void CheckImage(const CodeObject& original, const patch::RewriteResult& result) {
+    const auto patched = CodeObject::Parse(result.image);
+    std::map<size_t, uint64_t> clones;  // kernel -> bytes
+    for (const auto& outcome : result.kernels) {
+      if (outcome.clone_vaddr != 0) clones[outcome.kernel_index] = outcome.code_bytes;
+    }
     ASSERT_TRUE(patched.ok()) << patched.status();
     ASSERT_EQ(patched->kernels().size(), original.kernels().size());
     for (size_t k = 0; k < patched->kernels().size(); ++k) {
       const auto& kernel = patched->kernels()[k];
-      const uint64_t size = original.kernels()[k].code_size;
+      const auto clone = clones.find(k);
+      const uint64_t size = clone != clones.end() ? clone->second : original.kernels()[k].code_size;
       const auto code = patched->AtVaddr(kernel.entry_vaddr, size);
       ASSERT_EQ(code.size(), size) << kernel.name;
       Isa& isa = IsaFor(original, kernel.wavefront_size);
@@ -131,6 +146,7 @@ class RewriteCorpus : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(RewriteCorpus, CountWavesAtEveryMemoryInstruction) {
+  const auto [target, placement] = GetParam();
   Tally tally;
   for (const char* path : {RJDBI_ROCRAND, RJDBI_ROCSPARSE}) {
     const auto file = test::MappedFile::Open(path);
@@ -138,9 +154,9 @@ TEST_P(RewriteCorpus, CountWavesAtEveryMemoryInstruction) {
     const auto objects = test::ExtractBundles(file->bytes());
     ASSERT_TRUE(objects.ok()) << objects.status();
     for (const auto& object : *objects) {
-      if (object.target.find(GetParam()) == std::string::npos) continue;
+      if (object.target.find(target) == std::string::npos) continue;
       if (tally.objects >= kObjectsPerTarget) break;
-      Object(object.bytes, tally);
+      Object(object.bytes, placement, tally);
       if (HasFatalFailure()) return;
     }
   }
@@ -154,17 +170,20 @@ TEST_P(RewriteCorpus, CountWavesAtEveryMemoryInstruction) {
   tally.refused.erase(Reason::kSiteInsideClause);
   std::printf(
       "%s: %zu objects, %zu kernels, %zu instructions; %zu sites, %zu admitted "
-      "(%zu split a clause, %zu wait for loads); "
+      "(%zu split a clause, %zu wait for loads); %zu clones, "
       "growth %.1f MB; slowest object %.1f s\n",
-      GetParam(), tally.objects, tally.kernels, tally.instructions, tally.sites, tally.admitted,
-      tally.in_clauses, tally.drained, static_cast<double>(tally.growth) / 1e6,
+      target, tally.objects, tally.kernels, tally.instructions, tally.sites, tally.admitted,
+      tally.in_clauses, tally.drained, tally.clones, static_cast<double>(tally.growth) / 1e6,
       tally.slowest_seconds);
   for (const auto& [reason, count] : tally.refused) {
     std::printf("  refused, reason %d: %zu\n", static_cast<int>(reason), count);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, RewriteCorpus, testing::Values("gfx90a:xnack-", "gfx1030"));
+INSTANTIATE_TEST_SUITE_P(Targets, RewriteCorpus,
+                         testing::Combine(testing::Values("gfx90a:xnack-", "gfx1030"),
+                                          testing::Values(patch::Placement::kTrampoline,
+                                                          patch::Placement::kClone)));
 
 }  // namespace
 }  // namespace rjdbi
