@@ -381,18 +381,14 @@ void Engine::JudgeKernel(size_t index) {
 // if the kernel cannot be cloned.
 void Engine::ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted) {
   KernelChoice& choice = choices_[kernel.kernel_index()];
-  bool clone_asked = false;
-  const Asked* trampolines = nullptr;
+  bool clone = false, trampolines = false;
   for (size_t i : wanted) {
-    clone_asked |= asked_[i].placement != v1::TRAMPOLINE;
-    if (asked_[i].placement == v1::TRAMPOLINE) trampolines = &asked_[i];
+    (asked_[i].placement == v1::TRAMPOLINE ? trampolines : clone) = true;
   }
-  if (!clone_asked) return;
-  if (trampolines != nullptr) {
-    choice.not_cloned =
-        patch::Refusal{Reason::kNotClonable, "trampolines are asked for", "no such wish",
-                       StrCat("attachment ", trampolines->attachment->id(),
-                              " asks for trampolines in the same kernel")};
+  if (!clone) return;
+  if (trampolines) {
+    choice.not_cloned = patch::Refusal{Reason::kNotClonable, "trampolines", "a clone",
+                                       "another attachment asks for trampolines in the kernel"};
     return;
   }
   choice.not_cloned = kernel.CloneObstacle();

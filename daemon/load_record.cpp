@@ -42,6 +42,7 @@ v1::Coverage CoverageOf(const LoadRecord& load, const v1::Coverage& decided) {
   coverage.clear_attached();
   coverage.clear_degraded();
   coverage.clear_degradations();
+  coverage.clear_placement();
   contract::CountReason(*coverage.mutable_refused(), contract::ForGap(load.not_in_place).id, lost);
   return coverage;
 }
@@ -56,6 +57,7 @@ v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
   decision.set_outcome(v1::UNSUPPORTED_SITE);
   decision.clear_counter_index();
   decision.clear_degradations();
+  decision.clear_placement();
   *decision.add_violations() =
       contract::MakeViolation(contract::ForGap(load.not_in_place).id, "the original was loaded", "",
                               decided.site().location());

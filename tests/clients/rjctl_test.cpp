@@ -198,6 +198,29 @@ TEST_F(WithDaemon, DegradationsAreNamedWhereverTheyCount) {
               HasSubstr("1 site refused, 4 attached (4 degraded)\n"));
 }
 
+TEST_F(WithDaemon, PlacementIsChosenAndShown) {
+  const std::vector<std::string> attach = {"attach",      "--kernel",     "gather",
+                                           "--sites",     "global_load*", "--probe",
+                                           "count-waves", "--placement"};
+  const auto with = [&](const std::string& placement) {
+    std::vector<std::string> arguments = attach;
+    arguments.push_back(placement);
+    return Ctl(arguments);
+  };
+  EXPECT_EQ(with("sideways").exit_code, 2);
+  EXPECT_THAT(with("sideways").err, HasSubstr("expected auto, trampoline or clone"));
+  EXPECT_EQ(with("clone").exit_code, 0);
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(ClauseObject(), 1).decision.verdict(), v1::PATCHED);
+  const std::string text = Ctl({"coverage"}).out;
+  EXPECT_THAT(text, HasSubstr("4 sites requested: 4 attached, 0 degraded"));
+  EXPECT_THAT(text, HasSubstr("1 kernel cloned with probes in line, "));
+  const auto coverage = Parse<v1::GetCoverageReply>(Ctl({"coverage", "-o", "json"}).out);
+  ASSERT_EQ(coverage.coverage_size(), 1);
+  EXPECT_EQ(coverage.coverage(0).placement().placement(), v1::CLONE);
+}
+
 TEST_F(WithDaemon, UnknownNamesAreUsageErrors) {
   for (const char* verb : {"coverage", "report"}) {
     const ProgramResult attachment = Ctl({verb, "--attachment", "a9"});
