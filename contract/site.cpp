@@ -35,6 +35,10 @@ uint32_t CountFree(const patch::RegisterSet& taken, uint16_t first, uint32_t all
   return allocated - taken.CountIn(first, allocated);
 }
 
+bool InsertableInClone(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position) {
+  return !kernel.CloneObstacle() && !kernel.NotInsertable(i, position);
+}
+
 }  // namespace
 
 v1::Location MakeLocation(const patch::KernelAnalysis& kernel, uint32_t i) {
@@ -55,7 +59,7 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Positi
   const patch::Instruction& ins = kernel.instructions()[i];
   // Either placement will do.
   std::optional<patch::Refusal> immovable = kernel.Immovable(i, position);
-  if (!kernel.CloneObstacle() && !kernel.NotInsertable(i, position)) immovable.reset();
+  if (InsertableInClone(kernel, i, position)) immovable.reset();
   v1::Site site;
   *site.mutable_location() = MakeLocation(kernel, i);
   if (position == patch::Position::kAfter) site.set_position(v1::AFTER);
@@ -137,9 +141,10 @@ v1::Site DescribeSite(const patch::KernelAnalysis& kernel,
   for (const auto& [from, to] : kTraits) {
     if (std::find(c.traits.begin(), c.traits.end(), from) != c.traits.end()) out.add_traits(to);
   }
-  if (c.immovable) out.set_immovable_reason(c.immovable->detail);
-  out.set_movable_after(!c.immovable_after.has_value());
-  if (c.immovable_after) {
+  if (c.immovable && !site.movable()) out.set_immovable_reason(c.immovable->detail);
+  const bool after = !c.immovable_after || InsertableInClone(kernel, i, patch::Position::kAfter);
+  out.set_movable_after(after);
+  if (!after) {
     out.set_after_constraint_id(std::string(ForReason(c.immovable_after->reason).id));
   }
   out.set_live_sgprs(c.live_sgprs);
