@@ -195,11 +195,12 @@ std::vector<uint64_t> CounterBuffer::Read() const {
 bool CounterBuffer::StillMapped() const {
   if (count_ == 0) return true;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  uintptr_t begin = reinterpret_cast<uintptr_t>(words_) & ~(page - 1);
-  uintptr_t end = reinterpret_cast<uintptr_t>(words_ + count_);
-  for (uintptr_t at = begin; at < end; at += page) {
+  char* const words = reinterpret_cast<char*>(words_);
+  char* const begin = words - (reinterpret_cast<uintptr_t>(words) & (page - 1));
+  char* const end = words + count_ * sizeof(*words_);
+  for (char* at = begin; at < end; at += page) {
     unsigned char resident;
-    if (mincore(reinterpret_cast<void*>(at), 1, &resident) != 0) return false;
+    if (mincore(at, 1, &resident) != 0) return false;
   }
   return true;
 }

@@ -43,6 +43,7 @@ namespace rjdbi::agent {
 // The headers mark some of these deprecated; naming them is the point here.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+// NOLINTNEXTLINE(bugprone-macro-parentheses): declares a member of that name
 #define RJDBI_DECLARE_POINTER(name) decltype(&::name) name = nullptr;
 
 // Where a hook passes its call on to.

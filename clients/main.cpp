@@ -65,7 +65,8 @@ void AddAttach(CLI::App& app, Arguments& a) {
   SpecOption(verb, a, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
   SpecOption(verb, a, "sites", "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...",
              "SELECTOR", true);
-  SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, sabotage", "NAME", true);
+  SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, block-count, sabotage", "NAME",
+             true);
   SpecOption(verb, a, "position", "before (default) or after each instruction", "WHERE", false);
   SpecOption(verb, a, "placement", "auto, trampoline or clone: how kernels run the probe", "HOW",
              false);

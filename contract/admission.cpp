@@ -28,6 +28,7 @@
 #include "contract/site.h"
 #include "contract/text.h"
 #include "contract/validate.h"
+#include "patch/analysis/equal_counts.h"
 #include "patch/analysis/selector.h"
 
 namespace rjdbi::contract {
@@ -165,9 +166,11 @@ class Engine {
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
   void JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset);
   void JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel, const patch::Refusal& refusal);
-  void JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i);
   bool RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, v1::Decision* d);
   void TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, const v1::Decision& d);
+  void JudgeRegion(size_t asked, const KernelAnalysis& kernel, absl::Span<const uint32_t> sites);
+  size_t AddDecision(size_t asked, const KernelAnalysis& kernel, uint32_t i);
+  bool JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, size_t decision);
   std::optional<SitePlan> PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
                                    v1::Decision* d);
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
@@ -190,6 +193,7 @@ class Engine {
   bool GiveUpForGrowth(int64_t growth);
   bool OverInstructions(const std::vector<uint32_t>& executed);
   void Ship(patch::RewriteResult result);
+  void FollowCounters();
   void RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
                  const std::string& message);
   void Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation);
@@ -230,6 +234,11 @@ class Engine {
   std::vector<Candidate> candidates_;
   std::vector<SitePlan> plans_;  // parallel to candidates
   uint32_t next_counter_ = 0;
+  // Decisions whose instruction is counted by the probe of another decision.
+  struct Follower {
+    size_t decision, counted_by;
+  };
+  std::vector<Follower> followers_;
   struct CoverageKey {
     size_t kernel, asked;
     bool operator<(const CoverageKey& o) const {
@@ -398,7 +407,18 @@ void Engine::ChoosePlacement(const KernelAnalysis& kernel, const std::vector<siz
 void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
   Asked& a = asked_[asked];
   const auto selection = a.selector->Select(kernel);
-  for (uint32_t i : selection.instructions) JudgeSite(asked, kernel, i);
+  if (a.probe->per_block) {
+    const std::vector<uint32_t> regions = patch::EqualCountRegions(kernel);
+    const absl::Span<const uint32_t> all = selection.instructions;
+    for (size_t n = 0, end = 0; n < all.size(); n = end) {
+      while (end < all.size() && regions[all[end]] == regions[all[n]]) ++end;
+      JudgeRegion(asked, kernel, all.subspan(n, end - n));
+    }
+  } else {
+    for (uint32_t i : selection.instructions) {
+      JudgeSite(asked, kernel, i, AddDecision(asked, kernel, i));
+    }
+  }
   for (uint64_t offset : selection.missing_offsets) {
     decision_keys_.push_back({kernel.kernel_index(), asked});
     JudgeMissing(a, kernel, offset);
@@ -442,13 +462,54 @@ void Engine::JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel,
   Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(refusal, *l));
 }
 
-void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
-  Asked& a = asked_[asked];
+// Every wavefront executes these instructions equally often: the first that can
+// take the probe counts for all. Those whose clause would have to be split come
+// last. If none can, each has its own refusal.
+void Engine::JudgeRegion(size_t asked, const KernelAnalysis& kernel,
+                         absl::Span<const uint32_t> sites) {
+  std::vector<std::pair<uint32_t, size_t>> trials;  // instruction, decision
+  for (uint32_t i : sites) trials.emplace_back(i, AddDecision(asked, kernel, i));
+  const std::pair<size_t, size_t> range = {trials.front().second, trials.back().second};
+  std::stable_partition(trials.begin(), trials.end(),
+                        [&](const auto& t) { return !kernel.SplittableClause(t.first); });
+  const auto counting = std::find_if(trials.begin(), trials.end(), [&](const auto& t) {
+    return JudgeSite(asked, kernel, t.first, t.second);
+  });
+  if (counting == trials.end()) return;
+  for (size_t d = range.first; d <= range.second; ++d) {
+    if (d != counting->second) followers_.push_back({d, counting->second});
+  }
+}
+
+// Whatever became of the probe that counts for them became of them.
+void Engine::FollowCounters() {
+  for (const Follower& follower : followers_) {
+    v1::Decision* d = record().mutable_decisions(static_cast<int>(follower.decision));
+    const v1::Decision& by = record().decisions(static_cast<int>(follower.counted_by));
+    d->set_outcome(by.outcome());
+    *d->mutable_violations() = by.violations();
+    *d->mutable_degradations() = by.degradations();
+    d->clear_delta();
+    d->clear_effects();
+    if (!by.has_counter_index()) continue;
+    d->set_counter_index(by.counter_index());
+    d->set_placement(by.placement());
+    d->set_counted_at(by.site().location().kernel_offset());
+  }
+}
+
+size_t Engine::AddDecision(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
   decision_keys_.push_back({kernel.kernel_index(), asked});
-  const size_t index = static_cast<size_t>(record().decisions_size());
   v1::Decision* d = record().add_decisions();
-  d->set_attachment_id(a.attachment->id());
-  *d->mutable_site() = MakeSite(kernel, i, PositionOf(a));
+  d->set_attachment_id(asked_[asked].attachment->id());
+  *d->mutable_site() = MakeSite(kernel, i, PositionOf(asked_[asked]));
+  return static_cast<size_t>(record().decisions_size()) - 1;
+}
+
+// True: the site is a candidate.
+bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, size_t index) {
+  Asked& a = asked_[asked];
+  v1::Decision* d = record().mutable_decisions(static_cast<int>(index));
   if (!a.refusals.empty()) {
     for (const v1::Violation& v : a.refusals) {
       v1::Violation here = v;
@@ -457,22 +518,24 @@ void Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
       here.mutable_location()->set_manifest_line(line);
       Refuse(d, v1::REJECTED_EFFECT, std::move(here));
     }
-    return;
+    return false;
   }
   const KernelChoice& choice = choices_[kernel.kernel_index()];
   if (a.placement == v1::CLONE && choice.not_cloned) {
-    return Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, d->site().location()));
+    Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, d->site().location()));
+    return false;
   }
-  if (!RoomAtSite(a, kernel, i, d)) return;
+  if (!RoomAtSite(a, kernel, i, d)) return false;
   std::optional<SitePlan> plan = PlanSite(a, kernel, i, d);
-  if (!plan) return;
-  if (!JudgeEffects(a, kernel, *plan, next_counter_, d)) return;
-  if (!JudgeBudgets(a, kernel, *plan, d)) return;
+  if (!plan) return false;
+  if (!JudgeEffects(a, kernel, *plan, next_counter_, d)) return false;
+  if (!JudgeBudgets(a, kernel, *plan, d)) return false;
   TakeSite(a, kernel, i, *d);
   Degrade(kernel, *plan, d);
   if (Counts(a)) d->set_counter_index(next_counter_++);
   candidates_.push_back({index, asked, &kernel, i});
   plans_.push_back(*std::move(plan));
+  return true;
 }
 
 // A site that is full for a probe is full for the same probe of a later attachment:
@@ -954,6 +1017,7 @@ Admission Engine::Run() {
     MatchKernels();
     for (size_t i = 0; i < object_->kernels().size(); ++i) JudgeKernel(i);
     EmitAndValidate();
+    FollowCounters();
   }
   Cover();
   return std::move(out_);

@@ -71,10 +71,12 @@ std::vector<BuiltinProbe> LoadBuiltins() {
   constexpr struct {
     std::string_view name;
     patch::Probe probe;
-  } kProbes[] = {{"count-lanes", patch::Probe::kCountLanes},
-                 {"count-waves", patch::Probe::kCountWaves},
-                 {"nop", patch::Probe::kNop},
-                 {"sabotage", patch::Probe::kSabotage}};
+    bool per_block;
+  } kProbes[] = {{"block-count", patch::Probe::kCountWaves, true},
+                 {"count-lanes", patch::Probe::kCountLanes, false},
+                 {"count-waves", patch::Probe::kCountWaves, false},
+                 {"nop", patch::Probe::kNop, false},
+                 {"sabotage", patch::Probe::kSabotage, false}};
   std::vector<BuiltinProbe> out;
   for (const auto& p : kProbes) {
     for (size_t i = 0; i < internal::kEmbeddedManifestCount; ++i) {
@@ -85,7 +87,7 @@ std::vector<BuiltinProbe> LoadBuiltins() {
                      internal::kEmbeddedManifests[i].name, manifest.status().ToString().c_str());
         std::abort();
       }
-      out.push_back({std::string(p.name), p.probe, *std::move(manifest)});
+      out.push_back({std::string(p.name), p.probe, p.per_block, *std::move(manifest)});
     }
   }
   return out;

@@ -45,6 +45,7 @@ class Manifest {
 struct BuiltinProbe {
   std::string name;
   patch::Probe probe;
+  bool per_block;  // one site counts for every requested instruction of its basic block
   Manifest manifest;
 };
 const std::vector<BuiltinProbe>& BuiltinProbes();

@@ -34,8 +34,9 @@ inline constexpr Machine kMachines[] = {
     {0x43, "gfx1150", false, false}, {0x44, "gfx1103", false, false},
     {0x45, "gfx1036", false, false}, {0x46, "gfx1101", false, false},
     {0x47, "gfx1102", false, false}, {0x48, "gfx1200", false, false},
-    {0x4a, "gfx1151", false, false}, {0x4b, "gfx941", true, true},
-    {0x4c, "gfx942", true, true},    {0x4e, "gfx1201", false, false},
+    {0x49, "gfx1250", false, true},  {0x4a, "gfx1151", false, false},
+    {0x4b, "gfx941", true, true},    {0x4c, "gfx942", true, true},
+    {0x4e, "gfx1201", false, false}, {0x4f, "gfx950", true, true},
     {0x55, "gfx1152", false, false},
 };
 

@@ -78,7 +78,7 @@ void ExpectConserved(const Admission& a) {
     if (IsAttached(d)) {
       ++tally[1];
       EXPECT_EQ(d.violations_size(), 0);
-      if (d.has_counter_index()) {
+      if (d.has_counter_index() && !d.has_counted_at()) {
         EXPECT_TRUE(counters.insert(d.counter_index()).second);
       }
       continue;
@@ -114,7 +114,7 @@ class EachProcessor : public testing::TestWithParam<const char*> {};
 
 TEST_P(EachProcessor, EveryProbeAtEveryMemoryInstruction) {
   const auto object = CompileOpenCl(GetParam(), kSource);
-  for (const char* probe : {"nop", "count-waves", "count-lanes"}) {
+  for (const char* probe : {"nop", "count-waves", "count-lanes", "block-count"}) {
     const Admission a = AdmitAll(object, {Attach("a1", "*", "memory", probe)});
     ExpectConserved(a);
     EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
@@ -556,6 +556,83 @@ TEST(Admission, ObjectsThatCannotBeWorkedOnAreRefusedWithCoverage) {
   small.max_code_object_bytes = 1000;
   const Admission a = AdmitAll(good, {Attach("a1", "*", "memory", "count-waves")}, small);
   EXPECT_EQ(a.record.object_violations(0).constraint_id(), id::kObjectTooLarge);
+}
+
+TEST(Admission, BlockCountPutsOneProbeIntoEachBlock) {
+  const std::vector<uint8_t> object = AssembleObject("gfx90a", 64, {{.name = "k", .body = R"(
+    s_nop 0
+    s_nop 1
+    s_cbranch_scc1 2
+    s_nop 2
+    s_nop 3
+    s_endpgm)"}});
+  const Admission a = AdmitAll(object, {Attach("a1", "k", "s_nop", "block-count")});
+  ExpectConserved(a);
+  ASSERT_EQ(a.record.decisions_size(), 4);
+  EXPECT_EQ(a.record.counter_count(), 2u);
+  const auto& d = a.record.decisions();
+  EXPECT_FALSE(d[0].has_counted_at());
+  EXPECT_GT(d[0].delta().injected_instructions(), 0u);
+  EXPECT_EQ(d[1].counted_at(), d[0].site().location().kernel_offset());
+  EXPECT_EQ(d[1].counter_index(), d[0].counter_index());
+  EXPECT_FALSE(d[1].has_delta());
+  EXPECT_EQ(d[3].counted_at(), d[2].site().location().kernel_offset());
+  EXPECT_NE(d[2].counter_index(), d[0].counter_index());
+  EXPECT_EQ(a.record.coverage(0).requested(), 4u);
+  EXPECT_EQ(a.record.coverage(0).attached(), 4u);
+}
+
+// An indirect transfer cannot carry a probe, but it is executed as often as the
+// instruction before it.
+TEST(Admission, BlockCountCountsInstructionsThatCannotCarryAProbe) {
+  const std::vector<uint8_t> object = AssembleObject("gfx90a", 64, {{.name = "k", .body = R"(
+    s_nop 0
+    s_swappc_b64 s[30:31], s[4:5]
+    s_swappc_b64 s[30:31], s[4:5]
+    s_endpgm)"}});
+  const Admission a = AdmitAll(object, {Attach("a1", "k", "*", "block-count")});
+  ExpectConserved(a);
+  ASSERT_EQ(a.record.decisions_size(), 4);
+  const auto& d = a.record.decisions();
+  EXPECT_EQ(d[0].outcome(), v1::VERIFIED_ATTACH);
+  EXPECT_EQ(d[1].outcome(), v1::VERIFIED_ATTACH);
+  EXPECT_EQ(d[1].counted_at(), 0u);
+  EXPECT_TRUE(d[1].violations().empty());
+  EXPECT_EQ(d[2].outcome(), v1::UNSUPPORTED_SITE);  // alone between two calls
+  EXPECT_FALSE(d[2].has_counted_at());
+}
+
+TEST(Admission, WhatBecomesOfABlocksProbeBecomesOfTheBlock) {
+  const std::vector<uint8_t> object = AssembleObject("gfx90a", 64, {{.name = "k", .body = R"(
+    s_nop 0
+    s_nop 1
+    s_endpgm)"}});
+  v1::Attachment attachment = Attach("a1", "k", "s_nop", "block-count");
+  attachment.mutable_spec()->mutable_budget()->set_max_code_growth_bytes(1);
+  const Admission a = AdmitAll(object, {attachment});
+  ExpectConserved(a);
+  EXPECT_TRUE(a.patched.empty());
+  ASSERT_EQ(a.record.decisions_size(), 2);
+  for (const v1::Decision& d : a.record.decisions()) {
+    EXPECT_EQ(d.outcome(), v1::OVER_BUDGET);
+    EXPECT_EQ(d.violations(0).constraint_id(), id::kCodeGrowthBudget);
+  }
+}
+
+// Known by name, beyond the tables: named, refused, and covered by a record.
+TEST(Admission, ProcessorsWithoutTablesAreNamedAndRefused) {
+  std::vector<uint8_t> object = CompileOpenCl("gfx90a", kSource);
+  constexpr std::pair<uint8_t, const char*> kNewer[] = {{0x4f, "gfx950"}, {0x49, "gfx1250"}};
+  for (const auto& [machine, processor] : kNewer) {
+    object[48] = machine;  // the low byte of e_flags
+    const Admission a = AdmitAll(object, {Attach("a1", "add", "memory", "count-waves")});
+    EXPECT_TRUE(a.patched.empty());
+    EXPECT_THAT(a.record.isa(), HasSubstr(processor));
+    ASSERT_EQ(a.record.object_violations_size(), 1) << processor;
+    EXPECT_EQ(a.record.object_violations(0).constraint_id(), "RJD-O005");
+    EXPECT_EQ(a.record.object_violations(0).observed(), processor);
+    EXPECT_EQ(a.record.coverage_size(), 1);
+  }
 }
 
 // A rewriter whose plans do something else than they say: the engine's own
