@@ -152,7 +152,7 @@ bool LoadSubstitute(hsa_executable_t executable, std::unique_ptr<Substitute> sub
   Inside inside;
   Runtime* runtime = Runtime::Existing();
   if (!runtime) {  // forked in between, by a handler of the host's
-    substitute->load.release();
+    (void)substitute->load.release();
     return *status == HSA_STATUS_SUCCESS;
   }
   if (*status == HSA_STATUS_SUCCESS) {

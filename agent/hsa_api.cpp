@@ -12,12 +12,15 @@ namespace {
 
 std::atomic<const HelperCalls*> g_table_helpers{nullptr};
 
+constexpr size_t kMaxPath = 4096;
+
 // A copy of ROCR bundled with a framework may have another file name.
 int FindRocrPath(dl_phdr_info* info, size_t, void* data) {
   if (!info->dlpi_name || !std::strstr(info->dlpi_name, "libhsa-runtime64")) return 0;
   auto* path = static_cast<char*>(data);
-  if (std::strlen(info->dlpi_name) >= 4096) return 0;
-  std::strcpy(path, info->dlpi_name);
+  const size_t size = std::strlen(info->dlpi_name) + 1;
+  if (size > kMaxPath) return 0;
+  std::memcpy(path, info->dlpi_name, size);
   return 1;
 }
 
@@ -27,7 +30,7 @@ void* LoadedRocr() {
   static std::atomic<void*> cached{nullptr};
   if (void* handle = cached.load()) return handle;
   void* handle = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  char path[4096];
+  char path[kMaxPath];
   if (!handle && dl_iterate_phdr(&FindRocrPath, path) == 1) {
     handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   }
@@ -57,7 +60,7 @@ void Resolve(F* pointer, const char* name) {
 
 bool HelperCalls::complete() const {
   bool all = true;
-#define RJDBI_CHECK(name) all = all && name;
+#define RJDBI_CHECK(name) all = all && (name);
   RJDBI_CORE_HELPERS(RJDBI_CHECK)
   RJDBI_AMD_HELPERS(RJDBI_CHECK)
 #undef RJDBI_CHECK

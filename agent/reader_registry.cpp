@@ -123,31 +123,29 @@ bool IsReadable(ByteView bytes) {
   if (bytes.size == 0 || !bytes.data) return false;
   static constexpr size_t kBatch = 512;  // below IOV_MAX
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  auto begin = reinterpret_cast<uintptr_t>(bytes.data);
-  uintptr_t last = begin + (bytes.size - 1);
-  if (last < begin) return false;
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data);
+  if (begin + (bytes.size - 1) < begin) return false;
+  auto* const data = const_cast<uint8_t*>(bytes.data);  // what the calls' types want; only read
+  const size_t into_page = begin & (page - 1);
   // One byte of each page, copied by the kernel, which answers where a load
   // would fault.
   iovec remote[kBatch];
   uint8_t sample[kBatch];
-  for (uintptr_t at = begin; at <= last;) {
+  for (size_t at = 0; at < bytes.size;) {
     size_t count = 0;
-    while (count < kBatch && at <= last) {
-      remote[count++] = {reinterpret_cast<void*>(at), 1};
-      uintptr_t next = (at & ~(page - 1)) + page;
-      if (next < at) return false;
-      at = next;
+    while (count < kBatch && at < bytes.size) {
+      remote[count++] = {data + at, 1};
+      at += page - ((into_page + at) & (page - 1));
     }
     iovec local{sample, count};
     ssize_t got = process_vm_readv(getpid(), &local, 1, remote, count, 0);
     if (got == static_cast<ssize_t>(count)) continue;
     if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
       // Forbidden in this sandbox: at least the range is mapped.
-      uintptr_t aligned = begin & ~(page - 1);
-      size_t pages = (last - aligned) / page + 1;
+      const size_t size = into_page + bytes.size;
+      const size_t pages = (size + page - 1) / page;
       auto residency = OwnedBytes::Allocate(pages);
-      return residency.size() == pages &&
-             mincore(reinterpret_cast<void*>(aligned), last - aligned + 1, residency.data()) == 0;
+      return residency.size() == pages && mincore(data - into_page, size, residency.data()) == 0;
     }
     return false;
   }

@@ -77,7 +77,7 @@ void FinishAtExit() noexcept {
     std::vector<LoadCounters> finals;
     for (auto& load : runtime->loads.TakeAll()) {
       if (load->counters.StillMapped()) finals.push_back(Snapshot(load.get(), /*final=*/true));
-      load.release();  // the GPU may still be running on it
+      (void)load.release();  // the GPU may still be running on it
     }
     if (!finals.empty() || runtime->gaps.HasPending()) runtime->client.TryNow();
     runtime->reporter.Deliver(std::move(finals), runtime->config.deadline_ns, /*charge=*/true);

@@ -152,7 +152,7 @@ void CommitSubstitute(Runtime& runtime, hsa_executable_t executable,
     if (counts) runtime.reporter.Start();
   } catch (const std::exception&) {
     // ROCR holds on to the image: better lost than freed under it.
-    substitute->load.release();
+    (void)substitute->load.release();
     substitute->identity.kind = GapKind::kOutOfMemory;
     runtime.gaps.Record(std::move(substitute->identity));
   }

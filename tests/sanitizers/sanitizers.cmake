@@ -18,8 +18,9 @@ if(RJDBI_SANITIZE)
   set(common log_path=${reports}/report:handle_abort=0)
   if(RJDBI_SANITIZE STREQUAL "address")
     set(runtime libasan.so)
+    # A program that links the runtime has the agent preloaded ahead of it.
     set(RJDBI_SANITIZER_ENVIRONMENT
-      ASAN_OPTIONS=${common}:detect_stack_use_after_return=1:strict_string_checks=1
+      ASAN_OPTIONS=${common}:verify_asan_link_order=0:detect_stack_use_after_return=1:strict_string_checks=1
       UBSAN_OPTIONS=${common}:print_stacktrace=1
       LSAN_OPTIONS=suppressions=${folder}/lsan.supp:print_suppressions=0)
   else()
