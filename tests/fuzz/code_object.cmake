@@ -2,6 +2,8 @@ rjdbi_fuzzer(code_object_fuzzer
   SOURCES code_object_fuzzer.cpp ${PROJECT_SOURCE_DIR}/tests/patch/codeobject_hostile.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/code_object.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/code_object_writer.cpp
+          ${PROJECT_SOURCE_DIR}/patch/codeobject/debug_info.cpp
+          ${PROJECT_SOURCE_DIR}/patch/codeobject/dwarf_lines.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/elf_view.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/metadata.cpp
   LIBS absl::status absl::statusor absl::span absl::strings)

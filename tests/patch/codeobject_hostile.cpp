@@ -22,8 +22,26 @@ bool DocumentedWriteError(const absl::Status& status) {
          absl::IsResourceExhausted(status);
 }
 
+// Rows are disjoint, ascending, and have a file each.
+std::string CheckLines(const CodeObject& object) {
+  const auto& lines = object.debug_info().lines();
+  if (!lines.ok()) {
+    const bool documented =
+        absl::IsNotFound(lines.status()) || absl::IsInvalidArgument(lines.status());
+    return documented ? "" : lines.status().ToString();
+  }
+  uint64_t end = 0;
+  for (const auto& row : lines->Overlapping(0, UINT64_MAX)) {
+    if (row.begin < end || row.end <= row.begin) return "line table rows overlap";
+    end = row.end;
+    if (lines->FileName(row).size() > object.bytes().size()) return "file name out of range";
+  }
+  return "";
+}
+
 // Reads every byte that the object vouches for.
 std::string CheckObject(const CodeObject& object) {
+  if (std::string wrong = CheckLines(object); !wrong.empty()) return wrong;
   uint64_t sum = 0;
   for (const Kernel& kernel : object.kernels()) {
     if (object.AtVaddr(kernel.descriptor_vaddr, 64).size() != 64) return "descriptor out of range";
