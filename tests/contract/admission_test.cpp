@@ -582,7 +582,7 @@ TEST(Admission, BlockCountPutsOneProbeIntoEachBlock) {
   EXPECT_EQ(a.record.coverage(0).attached(), 4u);
 }
 
-// An indirect transfer cannot carry a probe, but it is executed as often as the
+// A call may not be able to carry a probe, but it is executed as often as the
 // instruction before it.
 TEST(Admission, BlockCountCountsInstructionsThatCannotCarryAProbe) {
   const std::vector<uint8_t> object = AssembleObject("gfx90a", 64, {{.name = "k", .body = R"(
@@ -590,7 +590,9 @@ TEST(Admission, BlockCountCountsInstructionsThatCannotCarryAProbe) {
     s_swappc_b64 s[30:31], s[4:5]
     s_swappc_b64 s[30:31], s[4:5]
     s_endpgm)"}});
-  const Admission a = AdmitAll(object, {Attach("a1", "k", "*", "block-count")});
+  v1::Attachment attachment = Attach("a1", "k", "*", "block-count");
+  attachment.mutable_spec()->set_placement(v1::TRAMPOLINE);  // which cannot take a call
+  const Admission a = AdmitAll(object, {attachment});
   ExpectConserved(a);
   ASSERT_EQ(a.record.decisions_size(), 4);
   const auto& d = a.record.decisions();
