@@ -16,7 +16,7 @@ PROGRAMS = {}
 CASES = {
     "admission_bench": ("gfx90a/small", {"times_objdump"}, 5),
     "load_bench": ("process_start|load/gfx90a/small", {"over_plain_x"}, 5),
-    "probe_cost_bench": ("vector_add/gfx90a", {"wave_instructions_x", "sites_attached"}, 2),
+    "probe_cost_bench": ("vector_add/gfx90a", {"wave_instructions_x", "sites_attached"}, 3),
     "softgpu_bench": ("Divergent/gfx90a", {"lane_instructions"}, 1),
 }
 

@@ -89,8 +89,8 @@ void ProbeCost(benchmark::State& state, const std::string& program, const std::s
   state.counters["wave_instructions_plain"] = plain.waves;
   state.counters["sites_attached"] = attached;
   state.counters["sites_requested"] = static_cast<double>(total.requested());
-  if (probe != "count-waves") return;
-  double events = 0;  // wavefronts at sites
+  if (probe == "count-lanes") return;  // its counts are not of wavefronts
+  double events = 0;                   // wavefronts at sites
   for (const v1::SiteCount& site : report.counts()) events += static_cast<double>(site.count());
   state.counters["events_percent"] = 100 * events / plain.waves;
   state.counters["added_per_event"] = (instrumented.waves - plain.waves) / events;
@@ -99,7 +99,7 @@ void ProbeCost(benchmark::State& state, const std::string& program, const std::s
 void RegisterAll() {
   for (const std::string program : {"vector_add", "reduction", "matmul"}) {
     for (const std::string target : {"gfx90a", "gfx1030"}) {
-      for (const std::string probe : {"count-waves", "count-lanes"}) {
+      for (const std::string probe : {"count-waves", "count-lanes", "block-count"}) {
         const std::string name = "instruction_count/" + program + "/" + target + "/" + probe;
         benchmark::RegisterBenchmark(name.c_str(), ProbeCost, program, target, probe)
             ->UseManualTime()
