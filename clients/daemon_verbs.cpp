@@ -321,14 +321,16 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
 // two builds of a kernel do not. Ordered as coverage is.
 struct CountKey {
   std::string attachment, kernel, probe, object;
-  uint64_t offset = 0;  // 0 in a summary
+  uint64_t offset = 0;  // 0 where rows are no sites
+  std::string opcode;   // "" where rows are no opcodes
 
   bool operator<(const CountKey& other) const {
     const std::pair<const std::string*, const std::string*> texts[] = {
         {&attachment, &other.attachment},
         {&kernel, &other.kernel},
         {&probe, &other.probe},
-        {&object, &other.object}};
+        {&object, &other.object},
+        {&opcode, &other.opcode}};
     for (const auto& [mine, theirs] : texts) {
       if (*mine != *theirs) return contract::NaturalLess(*mine, *theirs);
     }
@@ -342,11 +344,17 @@ struct CountSum {
   std::string instruction;
 };
 
-std::map<CountKey, CountSum> SumCounts(const v1::GetReportReply& reply, bool summary) {
+std::string OpcodeOf(const v1::Location& location) {
+  return location.instruction().substr(0, location.instruction().find(' '));
+}
+
+std::map<CountKey, CountSum> SumCounts(const v1::GetReportReply& reply, Filter::By by) {
   std::map<CountKey, CountSum> sums;
   for (const v1::SiteCount& c : reply.counts()) {
-    CountSum& sum = sums[{c.attachment_id(), c.location().kernel(), c.probe(),
-                          c.code_object_sha256(), summary ? 0 : c.location().kernel_offset()}];
+    CountSum& sum =
+        sums[{c.attachment_id(), c.location().kernel(), c.probe(), c.code_object_sha256(),
+              by == Filter::By::kSite ? c.location().kernel_offset() : 0,
+              by == Filter::By::kOpcode ? OpcodeOf(c.location()) : ""}];
     sum.count += c.count();
     sum.offsets.insert(c.location().kernel_offset());
     sum.final = sum.final && c.final();
@@ -369,8 +377,8 @@ std::string KernelCell(const std::string& kernel) {
 }
 
 void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter) {
-  const std::map<CountKey, CountSum> sums = SumCounts(reply, filter.summary);
-  const bool with_object = ObjectsDiffer(sums);
+  const std::map<CountKey, CountSum> sums = SumCounts(reply, filter.by);
+  const bool with_object = ObjectsDiffer(sums), sites = filter.by == Filter::By::kSite;
   const std::set<std::string> detached = Detached(reply.coverage().detached_attachments());
   std::vector<std::vector<std::string>> rows;
   bool final = true;
@@ -381,19 +389,20 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filte
       ++hidden;
       continue;
     }
-    rows.push_back(
-        {MarkedId(key.attachment, detached), key.probe,
-         absl::StrCat(sum.count, sum.final ? "" : "+"), KernelCell(key.kernel),
-         filter.summary ? absl::StrCat(sum.offsets.size()) : absl::StrFormat("0x%x", key.offset),
-         filter.summary ? "" : Printable(sum.instruction)});
+    rows.push_back({MarkedId(key.attachment, detached), key.probe,
+                    absl::StrCat(sum.count, sum.final ? "" : "+"), KernelCell(key.kernel),
+                    sites ? absl::StrFormat("0x%x", key.offset) : absl::StrCat(sum.offsets.size()),
+                    sites ? Printable(sum.instruction) : Printable(key.opcode)});
     if (with_object) rows.back().insert(rows.back().begin() + 4, key.object.substr(0, 12));
   }
   std::vector<std::string> header = {"ATTACHMENT",
                                      "PROBE",
                                      "COUNT",
                                      "KERNEL",
-                                     filter.summary ? "SITES" : "OFFSET",
-                                     filter.summary ? "" : "INSTRUCTION"};
+                                     sites ? "OFFSET" : "SITES",
+                                     sites                              ? "INSTRUCTION"
+                                     : filter.by == Filter::By::kOpcode ? "OPCODE"
+                                                                        : ""};
   if (with_object) header.insert(header.begin() + 4, "OBJECT");
   if (rows.empty()) {
     out.Print("No counts.\n");

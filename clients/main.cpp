@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -63,8 +64,9 @@ void AddAttach(CLI::App& app, Arguments& a) {
   CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels",
                         [&a](const Context& c) { return Attach(c, a.spec); });
   SpecOption(verb, a, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
-  SpecOption(verb, a, "sites", "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...",
-             "SELECTOR", true);
+  SpecOption(verb, a, "sites",
+             "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...", "SELECTOR",
+             true);
   SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, block-count, sabotage", "NAME",
              true);
   SpecOption(verb, a, "position", "before (default) or after each instruction", "WHERE", false);
@@ -152,7 +154,16 @@ void AddQueries(CLI::App& app, Arguments& a) {
   verb = Verb(app, a, "report", "Counts, with their coverage",
               [&a](const Context& c) { return Report(c, a.filter); });
   AddFilter(verb, a);
-  verb->add_flag("--summary", a.filter.summary, "Sums per kernel (table only)");
+  static const std::map<std::string, Filter::By> kRows = {{"site", Filter::By::kSite},
+                                                          {"opcode", Filter::By::kOpcode},
+                                                          {"kernel", Filter::By::kKernel}};
+  CLI::Option* by = verb->add_option("--by", a.filter.by,
+                                     "A row for each site (default), opcode or kernel (table only)")
+                        ->type_name("WHAT")
+                        ->transform(CLI::CheckedTransformer(kRows).description(""));
+  verb->add_flag_callback(
+          "--summary", [&a] { a.filter.by = Filter::By::kKernel; }, "The same as --by kernel")
+      ->excludes(by);
 
   verb = Verb(app, a, "explain", "What a constraint id means",
               [&a](const Context& c) { return Explain(c, a.id); });

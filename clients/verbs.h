@@ -21,8 +21,9 @@ struct Context {
 
 struct Filter {
   std::string attachment, kernel, session;
-  bool summary = false;  // report: sums per kernel instead of every site
-  bool all = false;      // what detached attachments have left, too, and every zero row
+  enum class By : uint8_t { kSite, kOpcode, kKernel };
+  By by = By::kSite;  // report: what a row of the table is
+  bool all = false;   // what detached attachments have left, too, and every zero row
 };
 
 struct RunOptions {

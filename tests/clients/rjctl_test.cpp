@@ -97,6 +97,13 @@ TEST_F(WithDaemon, ReportAndCoverageSayHowMuchIsInPlace) {
   EXPECT_EQ(report.counts(0).count(), 1234u);
   EXPECT_EQ(report.counts(0).location().kernel(), "add_one");
 
+  const ProgramResult opcodes = Ctl({"report", "--by", "opcode"});
+  EXPECT_THAT(opcodes.out, ContainsRegex("KERNEL +SITES +OPCODE"));
+  EXPECT_THAT(opcodes.out, ContainsRegex("1234 +add_one +1 +global_store_dword *\n"));
+  EXPECT_THAT(Ctl({"report", "--by", "kernel"}).out, ContainsRegex("1234 +add_one +1 *\n"));
+  EXPECT_EQ(Ctl({"report", "--summary"}).out, Ctl({"report", "--by", "kernel"}).out);
+  EXPECT_EQ(Ctl({"report", "--by", "colour"}).exit_code, 2);
+
   // An attachment that matches nothing makes it partial.
   daemon_.Attach("no_such_kernel", "*", "nop");
   EXPECT_EQ(Ctl({"report"}).exit_code, 4);
