@@ -13,6 +13,7 @@
 namespace rjdbi::tests {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
