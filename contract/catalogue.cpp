@@ -11,8 +11,10 @@ using patch::Reason;
 
 constexpr CatalogueEntry kCatalogue[] = {
     {"RJD-A001", "the site selector does not parse",
-     "A selector combines opcode globs (ds_*), families (memory, valu), places (entry, exit, block, "
-     "kernel+0x40, function:GLOB, FILE:LINE) with and, or, not, every:N and parentheses. Nothing is "
+     "A selector combines opcode globs (ds_*), families (memory, valu), places (entry, exit, "
+     "block, "
+     "kernel+0x40, function:GLOB, FILE:LINE) with and, or, not, every:N and parentheses. Nothing "
+     "is "
      "attached on a guess of what was meant.",
      "Correct the selector at the column that the message names."},
     {"RJD-A002", "no such probe",

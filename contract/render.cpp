@@ -137,8 +137,8 @@ std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
   std::string out;
   if (Attached(d.outcome())) {
     StrAppend(&out, Paint(OutcomeName(d.outcome()), kGreen, o), "  ",
-              d.site().position() == v1::AFTER ? "after " : "", Place(d.site().location()),
-              ": ", Printable(d.site().location().instruction()));
+              d.site().position() == v1::AFTER ? "after " : "", Place(d.site().location()), ": ",
+              Printable(d.site().location().instruction()));
     if (d.has_counter_index()) StrAppend(&out, "  counter ", d.counter_index());
     StrAppend(&out, "\n");
     for (const v1::Degradation& g : d.degradations()) {
