@@ -198,8 +198,10 @@ bool Ledger::Close(const std::string& id, bool cleanly) {
 }
 
 void Ledger::FoldOldest() {
-  // Queries may hold the sums as they are.
-  if (kept_.use_count() > 1) kept_ = std::make_shared<KeptSums>(*kept_);
+  // (Whether a query still holds them cannot be told from a use count, which does
+  // not order its reads before our writes.)
+  if (kept_handed_out_) kept_ = std::make_shared<KeptSums>(*kept_);
+  kept_handed_out_ = false;
   const SessionState& oldest = closed_.front();
   kept_->AddProcess(oldest.summary.gaps());
   for (const auto& [id, load] : oldest.loads) kept_->Add(load.record);
@@ -227,6 +229,7 @@ std::vector<v1::CodeObjectSummary> Ledger::CodeObjects() const {
 LedgerView Ledger::View(const std::string& session_prefix) const {
   const std::lock_guard lock(mutex_);
   LedgerView view;
+  kept_handed_out_ = kept_handed_out_ || session_prefix.empty();
   view.kept = session_prefix.empty() ? kept_ : std::make_shared<KeptSums>();
   const auto take = [&](const SessionState& session) {
     if (!absl::StartsWith(session.summary.id(), session_prefix)) return;

@@ -87,6 +87,7 @@ class Ledger {
   std::map<std::string, SessionState> open_;  // by raw id
   std::deque<SessionState> closed_;           // oldest first
   std::shared_ptr<KeptSums> kept_ = std::make_shared<KeptSums>();
+  mutable bool kept_handed_out_ = false;  // a query may be reading it: it no longer changes
   std::map<std::string, v1::CodeObjectSummary> objects_;  // by hex hash
   uint64_t uploaded_bytes_ = 0;
 };
