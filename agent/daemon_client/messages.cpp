@@ -154,6 +154,15 @@ bool DecodeString(pb_istream_t* stream, const pb_field_t*, void** arg) {
   return pb_read(stream, reinterpret_cast<pb_byte_t*>(target->text->data()), stream->bytes_left);
 }
 
+// nanopb stores whatever number the peer sent in a C enum, which C++ may not even
+// load when it names no enumerator.
+template <typename To, typename From>
+To FromWire(const From& wire) {
+  std::underlying_type_t<From> number;
+  std::memcpy(&number, &wire, sizeof number);
+  return static_cast<To>(number);
+}
+
 struct FixupTarget {
   std::vector<Fixup>* fixups;
   size_t limit;
@@ -166,7 +175,7 @@ bool DecodeFixup(pb_istream_t* stream, const pb_field_t*, void** arg) {
   if (!pb_decode(stream, rjdbi_v1_Fixup_fields, &fixup)) return false;
   try {
     target->fixups->push_back(
-        {fixup.file_offset, static_cast<FixupKind>(fixup.kind), fixup.addend});
+        {fixup.file_offset, FromWire<FixupKind>(fixup.kind), fixup.addend});
   } catch (const std::exception&) {
     PB_RETURN_ERROR(stream, "out of memory");
   }
@@ -241,7 +250,7 @@ bool CheckDecision(const Decision& decision, const DecodeLimits& limits, std::st
 }
 
 void TakeDecision(const rjdbi_v1_AdmitDecision& message, Decision* decision) {
-  decision->verdict = static_cast<Verdict>(message.verdict);
+  decision->verdict = FromWire<Verdict>(message.verdict);
   decision->patched_size = message.patched_size;
   decision->counter_count = message.counter_count;
   decision->has_patched_digest = message.patched_sha256.size == decision->patched_digest.size();
