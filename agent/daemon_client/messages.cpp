@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <type_traits>
 
 #include "rjdbi/v1/admission.pb.h"
 
@@ -174,8 +175,7 @@ bool DecodeFixup(pb_istream_t* stream, const pb_field_t*, void** arg) {
   rjdbi_v1_Fixup fixup = rjdbi_v1_Fixup_init_zero;
   if (!pb_decode(stream, rjdbi_v1_Fixup_fields, &fixup)) return false;
   try {
-    target->fixups->push_back(
-        {fixup.file_offset, FromWire<FixupKind>(fixup.kind), fixup.addend});
+    target->fixups->push_back({fixup.file_offset, FromWire<FixupKind>(fixup.kind), fixup.addend});
   } catch (const std::exception&) {
     PB_RETURN_ERROR(stream, "out of memory");
   }
