@@ -45,19 +45,6 @@ bool UsesPcOtherwise(const Instruction& in) {
   return in.opcode.find("_pc_rel") != std::string_view::npos;
 }
 
-bool SharesCode(const CodeObject& object, size_t kernel_index) {
-  const Kernel& mine = object.kernels()[kernel_index];
-  for (size_t k = 0; k < object.kernels().size(); ++k) {
-    const Kernel& other = object.kernels()[k];
-    if (k == kernel_index) continue;
-    if (other.entry_vaddr < mine.entry_vaddr + mine.code_size &&
-        mine.entry_vaddr < other.entry_vaddr + other.code_size) {
-      return true;
-    }
-  }
-  return false;
-}
-
 class Finder {
  public:
   Finder(const InstructionList& instructions, absl::Span<const uint8_t> code,
@@ -148,6 +135,19 @@ class Finder {
 };
 
 }  // namespace
+
+bool SharesCode(const CodeObject& object, size_t kernel_index) {
+  const Kernel& mine = object.kernels()[kernel_index];
+  for (size_t k = 0; k < object.kernels().size(); ++k) {
+    const Kernel& other = object.kernels()[k];
+    if (k == kernel_index) continue;
+    if (other.entry_vaddr < mine.entry_vaddr + mine.code_size &&
+        mine.entry_vaddr < other.entry_vaddr + other.code_size) {
+      return true;
+    }
+  }
+  return false;
+}
 
 std::optional<PcAddress> FindPcAddress(const InstructionList& instructions,
                                        absl::Span<const uint8_t> code, const ControlFlow& flow,

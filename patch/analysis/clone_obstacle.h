@@ -15,6 +15,9 @@
 
 namespace rjdbi::patch {
 
+// Another kernel's code overlaps with this one's.
+bool SharesCode(const CodeObject& object, size_t kernel_index);
+
 // At s_getpc_b64; nullopt: what is made of it is not certain.
 std::optional<PcAddress> FindPcAddress(const InstructionList& instructions,
                                        absl::Span<const uint8_t> code, const ControlFlow& flow,

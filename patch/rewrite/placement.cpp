@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "patch/analysis/clone_obstacle.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -25,19 +26,6 @@ uint32_t WordAt(absl::Span<const uint8_t> bytes, size_t offset) {
   uint32_t word = 0;
   std::memcpy(&word, bytes.data() + offset, sizeof(word));
   return word;
-}
-
-bool SharesCode(const CodeObject& object, const KernelAnalysis& kernel) {
-  const Kernel& mine = kernel.kernel();
-  for (size_t k = 0; k < object.kernels().size(); ++k) {
-    const Kernel& other = object.kernels()[k];
-    if (k == kernel.kernel_index()) continue;
-    if (other.entry_vaddr < mine.entry_vaddr + mine.code_size &&
-        mine.entry_vaddr < other.entry_vaddr + other.code_size) {
-      return true;
-    }
-  }
-  return false;
 }
 
 class Placer {
@@ -88,7 +76,7 @@ class Placer {
       if (groups.empty() || groups.back().kernel != site.kernel) {
         Group group;
         group.kernel = site.kernel;
-        group.shared = SharesCode(object_, *site.kernel);
+        group.shared = SharesCode(object_, site.kernel->kernel_index());
         group.movable = PositionIndependent(*site.kernel);
         groups.push_back(std::move(group));
       }
