@@ -35,6 +35,7 @@ struct Arguments {
   Filter filter;
   RunOptions run;
   AdmitOptions admit;
+  PerturbationOptions perturbation;
   std::function<int(const Context&)> verb;
 };
 
@@ -47,12 +48,12 @@ CLI::App* Verb(CLI::App& app, Arguments& a, const char* name, const char* help,
 }
 
 // An option whose value becomes a field of the attachment.
-void SpecOption(CLI::App* verb, Arguments& a, const std::string& key, const std::string& help,
-                const char* type, bool required) {
+void SpecOption(CLI::App* verb, v1::AttachmentSpec& spec, const std::string& key,
+                const std::string& help, const char* type, bool required) {
   auto* option = verb->add_option_function<std::string>(
       "--" + key,
-      [&a, key](const std::string& value) {
-        const absl::Status status = SetSpecField(a.spec, key, value);
+      [&spec, key](const std::string& value) {
+        const absl::Status status = SetSpecField(spec, key, value);
         if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
       },
       help);
@@ -63,17 +64,18 @@ void SpecOption(CLI::App* verb, Arguments& a, const std::string& key, const std:
 void AddAttach(CLI::App& app, Arguments& a) {
   CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels",
                         [&a](const Context& c) { return Attach(c, a.spec); });
-  SpecOption(verb, a, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
-  SpecOption(verb, a, "sites",
+  SpecOption(verb, a.spec, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
+  SpecOption(verb, a.spec, "sites",
              "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...", "SELECTOR",
              true);
-  SpecOption(verb, a, "probe", "nop, count-waves, count-lanes, block-count, sabotage", "NAME",
+  SpecOption(verb, a.spec, "probe", "nop, count-waves, count-lanes, block-count, sabotage", "NAME",
              true);
-  SpecOption(verb, a, "position", "before (default) or after each instruction", "WHERE", false);
-  SpecOption(verb, a, "placement", "auto, trampoline or clone: how kernels run the probe", "HOW",
+  SpecOption(verb, a.spec, "position", "before (default) or after each instruction", "WHERE",
              false);
-  SpecOption(verb, a, "process", "Executables, by path or base name", "GLOB", false);
-  SpecOption(verb, a, "owner", "Free text for the status listing", "TEXT", false);
+  SpecOption(verb, a.spec, "placement", "auto, trampoline or clone: how kernels run the probe",
+             "HOW", false);
+  SpecOption(verb, a.spec, "process", "Executables, by path or base name", "GLOB", false);
+  SpecOption(verb, a.spec, "owner", "Free text for the status listing", "TEXT", false);
   verb->add_option_function<std::string>(
           "-p,--pid",
           [&a](const std::string& value) {
@@ -83,7 +85,7 @@ void AddAttach(CLI::App& app, Arguments& a) {
           "One process and those it starts")
       ->type_name("PID");
   for (const BudgetOption& option : BudgetOptions()) {
-    SpecOption(verb, a, option.name, option.help, "N", false);
+    SpecOption(verb, a.spec, option.name, option.help, "N", false);
   }
   verb->add_flag_callback(
       "--allow-sabotage", [&a] { a.spec.set_allow_sabotage(true); },
@@ -202,6 +204,31 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->type_name("FILE");
   verb->add_flag("--all", a.admit.all_decisions, "List attached sites too (table only)");
 
+  PerturbationOptions& p = a.perturbation;
+  verb = Verb(app, a, "perturbation", "What probes would cost the kernels that carry them",
+              [&a](const Context& c) { return Perturbation(c, a.perturbation); });
+  verb->add_option("PATH", p.paths, "Code objects, bundles, programs, libraries, folders of these")
+      ->required();
+  p.spec.set_kernel_glob("*");
+  p.spec.set_sites("memory");
+  p.probes = {"count-waves"};
+  verb->add_option("--probe", p.probes, "Probes, each on its own (default count-waves)")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all();
+  SpecOption(verb, p.spec, "kernel", "Kernels (default *)", "GLOB", false);
+  SpecOption(verb, p.spec, "sites", "Instructions (default memory)", "SELECTOR", false);
+  SpecOption(verb, p.spec, "position", "before (default) or after each", "WHERE", false);
+  SpecOption(verb, p.spec, "placement", "auto, trampoline or clone", "HOW", false);
+  for (const BudgetOption& option : BudgetOptions()) {
+    SpecOption(verb, p.spec, option.name, option.help, "N", false);
+  }
+  verb->add_option("--target", p.targets, "Only objects whose ISA name contains this")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--limit", p.limit, "So many objects at most, evenly spread")->type_name("N");
+
   verb = app.add_subcommand("completion", "Print a shell's completion script");
   verb->fallthrough();
   verb->add_option("SHELL", a.shell, "bash, zsh, fish")
@@ -272,8 +299,11 @@ const std::string* NotUtf8(const Arguments& a) {
                                            &a.spec.sites(),
                                            &a.spec.probe(),
                                            &a.spec.process_glob(),
-                                           &a.spec.owner()};
-  for (const auto* list : {&a.ids, &a.run.attach, &a.admit.attach}) {
+                                           &a.spec.owner(),
+                                           &a.perturbation.spec.kernel_glob(),
+                                           &a.perturbation.spec.sites()};
+  for (const auto* list :
+       {&a.ids, &a.run.attach, &a.admit.attach, &a.perturbation.probes, &a.perturbation.targets}) {
     for (const std::string& text : *list) texts.push_back(&text);
   }
   for (const std::string* text : texts) {

@@ -40,6 +40,14 @@ struct AdmitOptions {
   bool all_decisions = false;
 };
 
+struct PerturbationOptions {
+  std::vector<std::string> paths;    // code objects, bundles, programs, libraries, folders
+  v1::AttachmentSpec spec;           // all but the probe
+  std::vector<std::string> probes;   // each on its own
+  std::vector<std::string> targets;  // parts of ISA names; empty: all
+  size_t limit = 0;                  // objects, evenly spread; 0: all
+};
+
 int Attach(const Context& context, const v1::AttachmentSpec& spec);
 int Detach(const Context& context, const std::vector<std::string>& ids, bool all);
 int Status(const Context& context, bool all);  // all: every ended process, too
@@ -55,6 +63,7 @@ int Sites(const Context& context, const std::string& file, const std::string& ha
           const std::string& kernel, const std::string& sites);
 int Explain(const Context& context, const std::string& id);
 int Admit(const Context& context, const AdmitOptions& options);
+int Perturbation(const Context& context, const PerturbationOptions& options);
 int Run(const Context& context, const RunOptions& options);
 
 // 0, 3 or 4: see rjctl(1).

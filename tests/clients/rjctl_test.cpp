@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "rjdbi/v1/perturbation.pb.h"
 #include "tests/daemon/harness.h"
 
 namespace rjdbi::tests {
@@ -424,6 +425,42 @@ TEST(Offline, AdmitPatchesAFile) {
   EXPECT_THAT(Rjctl({"kernels", input}).out, HasSubstr("lds_sum"));
   EXPECT_THAT(Rjctl({"sites", input, "--kernel", "lds_sum", "--sites", "ds_*"}).out,
               HasSubstr("ds_write"));
+}
+
+TEST(Offline, PerturbationOfFilesFoldersAndLibraries) {
+  const TemporaryFolder folder;
+  WriteFile(folder.path() + "/in.co", CodeObject());
+  WriteFile(folder.path() + "/readme", "some text");
+  const ProgramResult json = Rjctl(
+      {"perturbation", folder.path(), "--probe", "count-waves", "--probe", "nop", "-o", "json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err << json.out;
+  const auto reply = Parse<v1::PerturbationReply>(json.out);
+  ASSERT_EQ(reply.rows_size(), 2);
+  EXPECT_EQ(reply.rows(0).probe(), "count-waves");
+  EXPECT_EQ(reply.rows(0).kernels_patched(), 2u);
+  EXPECT_GT(reply.rows(0).injected_instructions().median(), 4u);
+  EXPECT_EQ(reply.rows(1).injected_instructions().median(), 1u);
+  const ProgramResult table = Rjctl({"perturbation", folder.path() + "/in.co"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("count-waves on gfx"));
+  EXPECT_THAT(table.out, ContainsRegex("kernels of unchanged occupancy +2 of 2"));
+
+  const ProgramResult text = Rjctl({"perturbation", folder.path() + "/readme"});
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.err, HasSubstr("/readme: not a readable ELF64 library"));
+  EXPECT_THAT(Rjctl({"perturbation", "/proc/self/exe"}).err, HasSubstr("no .hip_fatbin section"));
+  EXPECT_EQ(Rjctl({"perturbation", folder.path(), "--target", "gfx803"}).exit_code, 2);
+  EXPECT_EQ(Rjctl({"perturbation", folder.path(), "--probe", "magic"}).exit_code, 3);
+  EXPECT_EQ(Rjctl({"perturbation", folder.path(), "--sites", "mfma"}).exit_code, 3)
+      << "there are no such sites";
+
+  const ProgramResult library =
+      Rjctl({"perturbation", RJDBI_ROCRAND, "--target", "gfx90a", "--limit", "1", "-o", "json"});
+  EXPECT_EQ(library.exit_code, 0) << library.err;
+  const auto one = Parse<v1::PerturbationReply>(library.out);
+  ASSERT_EQ(one.rows_size(), 1);
+  EXPECT_EQ(one.rows(0).objects_patched(), 1u);
+  EXPECT_GT(one.objects_not_wanted(), 0u);
 }
 
 TEST(Offline, ABadSelectorIsPointedAt) {

@@ -1,10 +1,5 @@
-// Format: clang "Offload Bundler" documentation, "Bundled Binary File Layout".
-#include "tests/corpus/offload_bundle.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+// Every offset is checked against what is there.
+#include "patch/codeobject/offload_bundle.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,21 +10,25 @@
 #include "absl/strings/str_cat.h"
 #include "patch/codeobject/elf_format.h"
 
-namespace rjdbi::test {
+namespace rjdbi::patch {
 namespace {
 
-namespace elf = rjdbi::patch::elf;
-
 constexpr std::string_view kMagic = "__CLANG_OFFLOAD_BUNDLE__";
+constexpr std::string_view kCompressedMagic = "CCOB";
 constexpr std::string_view kSection = ".hip_fatbin";
 
 struct BundleEntry {
   uint64_t offset, size, id_size;
 };
 
+std::string_view Text(absl::Span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 absl::StatusOr<absl::Span<const uint8_t>> FatBinarySection(absl::Span<const uint8_t> file) {
   const absl::Status bad = absl::InvalidArgumentError("not a readable ELF64 library");
-  if (file.size() < sizeof(elf::FileHeader)) return bad;
+  if (Text(file).substr(0, kCompressedMagic.size()) == kCompressedMagic) return file;
+  if (file.size() < sizeof(elf::FileHeader) || Text(file).substr(0, 4) != "\177ELF") return bad;
   const auto header = elf::Load<elf::FileHeader>(file.data());
   const uint64_t table_size = uint64_t{header.shnum} * sizeof(elf::SectionHeader);
   if (!elf::Fits(header.shoff, table_size, file.size()) || header.shstrndx >= header.shnum) {
@@ -48,7 +47,7 @@ absl::StatusOr<absl::Span<const uint8_t>> FatBinarySection(absl::Span<const uint
     if (!elf::Fits(candidate.offset, candidate.size, file.size())) return bad;
     return file.subspan(candidate.offset, candidate.size);
   }
-  return absl::NotFoundError("no .hip_fatbin section");
+  return absl::NotFoundError("no .hip_fatbin section, so no code objects in it");
 }
 
 // Adds one bundle's device objects; returns where the bundle ends.
@@ -78,30 +77,15 @@ absl::StatusOr<uint64_t> ReadBundle(absl::Span<const uint8_t> section, uint64_t 
 
 }  // namespace
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::NotFoundError(path);
-  struct stat info = {};
-  void* data = MAP_FAILED;
-  if (fstat(fd, &info) == 0 && info.st_size > 0) {
-    data = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-  }
-  close(fd);
-  if (data == MAP_FAILED) return absl::InternalError("cannot map " + path);
-  return MappedFile(static_cast<const uint8_t*>(data), static_cast<size_t>(info.st_size));
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
-}
-
-absl::StatusOr<std::vector<BundledObject>> ExtractBundles(absl::Span<const uint8_t> library) {
-  absl::StatusOr<absl::Span<const uint8_t>> section = FatBinarySection(library);
+absl::StatusOr<std::vector<BundledObject>> ExtractBundles(absl::Span<const uint8_t> file) {
+  const bool bundle = Text(file).substr(0, kMagic.size()) == kMagic;
+  absl::StatusOr<absl::Span<const uint8_t>> section = file;
+  if (!bundle) section = FatBinarySection(file);
   if (!section.ok()) return section.status();
-  const std::string_view text(reinterpret_cast<const char*>(section->data()), section->size());
+  const std::string_view text = Text(*section);
+  if (text.substr(0, kCompressedMagic.size()) == kCompressedMagic) {
+    return absl::UnimplementedError("the bundle is compressed");
+  }
   std::vector<BundledObject> out;
   size_t number = 0;
   for (size_t at = text.find(kMagic); at != std::string_view::npos; at = text.find(kMagic, at)) {
@@ -109,7 +93,8 @@ absl::StatusOr<std::vector<BundledObject>> ExtractBundles(absl::Span<const uint8
     if (!end.ok()) return end.status();
     at = *end;
   }
+  if (out.empty() && number == 0) return absl::NotFoundError("no offload bundle in it");
   return out;
 }
 
-}  // namespace rjdbi::test
+}  // namespace rjdbi::patch
