@@ -1,5 +1,4 @@
-// Tables of wait fields, and a worklist that gives up on a block's counts after a
-// few visits.
+// A worklist that gives up on a block's counts after a few visits.
 #include "patch/analysis/outstanding.h"
 
 #include <algorithm>
@@ -10,52 +9,9 @@
 namespace rjdbi::patch {
 namespace {
 
-using Counter = Outstanding::Counter;
 using Counts = Outstanding::Counts;
 
 constexpr int kVisits = 4;
-
-struct Field {
-  uint8_t shift, bits;
-};
-
-// A wait leaves at most the number in its field (low part, high part)
-// outstanding. Sources: as in wait_counters.cpp.
-struct WaitRow {
-  std::string_view opcode;
-  int first_major, last_major;
-  Counter counter;
-  Field low, high;
-  bool needs_null;  // SOPK form: the SGPR operand must be null
-};
-constexpr WaitRow kWaits[] = {
-    {"s_waitcnt", 9, 10, Outstanding::kLoad, {0, 4}, {14, 2}, false},
-    {"s_waitcnt", 9, 9, Outstanding::kDs, {8, 4}, {}, false},
-    {"s_waitcnt", 10, 10, Outstanding::kDs, {8, 6}, {}, false},
-    {"s_waitcnt", 9, 10, Outstanding::kExport, {4, 3}, {}, false},
-    {"s_waitcnt", 11, 11, Outstanding::kLoad, {10, 6}, {}, false},
-    {"s_waitcnt", 11, 11, Outstanding::kDs, {4, 6}, {}, false},
-    {"s_waitcnt", 11, 11, Outstanding::kExport, {0, 3}, {}, false},
-    {"s_waitcnt_vmcnt", 10, 11, Outstanding::kLoad, {0, 16}, {}, true},
-    {"s_waitcnt_vscnt", 10, 11, Outstanding::kStore, {0, 16}, {}, true},
-    {"s_waitcnt_lgkmcnt", 10, 11, Outstanding::kDs, {0, 16}, {}, true},
-    {"s_waitcnt_expcnt", 10, 11, Outstanding::kExport, {0, 16}, {}, true},
-    {"s_wait_loadcnt", 12, 12, Outstanding::kLoad, {0, 6}, {}, false},
-    {"s_wait_storecnt", 12, 12, Outstanding::kStore, {0, 6}, {}, false},
-    {"s_wait_samplecnt", 12, 12, Outstanding::kSample, {0, 6}, {}, false},
-    {"s_wait_bvhcnt", 12, 12, Outstanding::kBvh, {0, 3}, {}, false},
-    {"s_wait_dscnt", 12, 12, Outstanding::kDs, {0, 6}, {}, false},
-    {"s_wait_kmcnt", 12, 12, Outstanding::kKm, {0, 5}, {}, false},
-    {"s_wait_expcnt", 12, 12, Outstanding::kExport, {0, 3}, {}, false},
-    {"s_wait_loadcnt_dscnt", 12, 12, Outstanding::kLoad, {8, 6}, {}, false},
-    {"s_wait_loadcnt_dscnt", 12, 12, Outstanding::kDs, {0, 6}, {}, false},
-    {"s_wait_storecnt_dscnt", 12, 12, Outstanding::kStore, {8, 6}, {}, false},
-    {"s_wait_storecnt_dscnt", 12, 12, Outstanding::kDs, {0, 6}, {}, false},
-};
-
-uint32_t FieldOf(uint32_t word, const Field& field) {
-  return (word >> field.shift) & ((1u << field.bits) - 1);
-}
 
 bool IsVector(MemoryKind kind) {
   return kind != MemoryKind::kNone && kind != MemoryKind::kScalar && kind != MemoryKind::kLds &&
@@ -68,14 +24,14 @@ std::array<bool, Outstanding::kCounters> Raised(const Instruction& in,
   const uint8_t late = CountersRaised(in, generation);
   std::array<bool, Outstanding::kCounters> raised = {};
   const bool no_result = in.store || (in.atomic && !in.returns_value);
-  const bool apart = generation.major >= 10 && IsVector(in.memory) && no_result;
+  const bool apart = generation.stores_apart && IsVector(in.memory) && no_result;
   raised[Outstanding::kLoad] = (late & kWaitLoad) != 0 && !apart;
   raised[Outstanding::kStore] = (late & kWaitLoad) != 0 && apart;
   raised[Outstanding::kDs] = (late & kWaitDs) != 0;
-  raised[Outstanding::kKm] = (late & kWaitKm) != 0 && generation.major >= 12;
+  raised[Outstanding::kKm] = (late & kWaitKm) != 0 && generation.scalar_waits_apart;
   // Before gfx12 one counter serves both; messages count there too.
   const bool message = in.sendmsg && !in.opcode.starts_with("s_sendmsghalt");
-  if (generation.major < 12) {
+  if (!generation.scalar_waits_apart) {
     raised[Outstanding::kDs] |= (late & kWaitKm) != 0 || message;
   } else {
     raised[Outstanding::kKm] |= message;
@@ -133,15 +89,10 @@ void Outstanding::Step(const Instruction& in, Counts& counts) const {
   if (in.opcode == "s_wait_idle") return counts.fill(0);
   uint32_t word = 0;
   std::memcpy(&word, kernel_.code().data() + in.offset, sizeof(word));
-  for (const WaitRow& row : kWaits) {
-    if (row.opcode != in.opcode || generation.major < row.first_major ||
-        generation.major > row.last_major) {
-      continue;
-    }
-    // null is s125 on gfx10 and s124 from gfx11; SOPK's register is bits 22:16.
-    if (row.needs_null && ((word >> 16) & 0x7f) != (generation.major >= 11 ? 124u : 125u)) continue;
-    const uint32_t left = FieldOf(word, row.low) | FieldOf(word, row.high) << row.low.bits;
-    counts[row.counter] = static_cast<uint8_t>(std::min<uint32_t>(counts[row.counter], left));
+  for (const WaitField& field : generation.waits) {
+    if (field.opcode != in.opcode || !WaitsFor(field, word, generation)) continue;
+    uint8_t& count = counts[static_cast<size_t>(field.counter)];
+    count = static_cast<uint8_t>(std::min<uint32_t>(count, LeavesOutstanding(field, word)));
   }
 }
 
@@ -160,18 +111,7 @@ Outstanding::Counts Outstanding::At(uint32_t i, Position position) const {
 }
 
 std::string_view Outstanding::Name(Counter counter, const Generation& generation) {
-  struct Row {
-    std::string_view gfx9, gfx10, gfx12;
-  };
-  static constexpr Row kNames[kCounters] = {{"vmcnt", "vmcnt", "loadcnt"},
-                                            {"lgkmcnt", "lgkmcnt", "dscnt"},
-                                            {"", "", "kmcnt"},
-                                            {"", "", "samplecnt"},
-                                            {"", "", "bvhcnt"},
-                                            {"", "vscnt", "storecnt"},
-                                            {"expcnt", "expcnt", "expcnt"}};
-  const Row& row = kNames[counter];
-  return generation.major >= 12 ? row.gfx12 : generation.major >= 10 ? row.gfx10 : row.gfx9;
+  return generation.counter_names[counter];
 }
 
 }  // namespace rjdbi::patch

@@ -15,7 +15,9 @@ namespace rjdbi::patch {
 
 class Outstanding {
  public:
+  // In the order of patch::Counter.
   enum Counter : uint8_t { kLoad, kDs, kKm, kSample, kBvh, kStore, kExport, kCounters };
+  static_assert(kCounters == kNumCounters);
   static constexpr uint8_t kUnbounded = 64;  // no counter holds more
   using Counts = std::array<uint8_t, kCounters>;
 

@@ -1,4 +1,4 @@
-// Tables of wait instructions and their immediate fields.
+// What answers late, and what the waits of the hardware tables clear.
 #include "patch/analysis/wait_counters.h"
 
 #include <string_view>
@@ -7,44 +7,32 @@ namespace rjdbi::patch {
 namespace {
 
 constexpr uint8_t kLgkm = kWaitDs | kWaitKm;
+constexpr uint8_t kAllDecoded = kWaitLoad | kLgkm | kWaitSample | kWaitBvh;
 
-// A wait clears `counters` when every bit of `mask` in simm16 is zero.
-struct WaitField {
-  std::string_view opcode;
-  int first_major, last_major;
-  uint16_t mask;
-  uint8_t counters;
-  bool needs_null;  // SOPK form: the SGPR operand must be null
-};
-
-constexpr WaitField kWaitFields[] = {
-    {"s_waitcnt", 9, 9, 0xc00f, kWaitLoad, false},
-    {"s_waitcnt", 9, 9, 0x0f00, kLgkm, false},
-    {"s_waitcnt", 10, 10, 0xc00f, kWaitLoad, false},
-    {"s_waitcnt", 10, 10, 0x3f00, kLgkm, false},
-    {"s_waitcnt", 11, 11, 0xfc00, kWaitLoad, false},
-    {"s_waitcnt", 11, 11, 0x03f0, kLgkm, false},
-    {"s_waitcnt_vmcnt", 10, 11, 0xffff, kWaitLoad, true},
-    {"s_waitcnt_lgkmcnt", 10, 11, 0xffff, kLgkm, true},
-    {"s_wait_idle", 11, 12, 0, kWaitLoad | kLgkm | kWaitSample | kWaitBvh, false},
-    {"s_wait_loadcnt", 12, 12, 0x003f, kWaitLoad, false},
-    {"s_wait_samplecnt", 12, 12, 0x003f, kWaitSample, false},
-    {"s_wait_bvhcnt", 12, 12, 0x0007, kWaitBvh, false},
-    {"s_wait_dscnt", 12, 12, 0x003f, kWaitDs, false},
-    {"s_wait_kmcnt", 12, 12, 0x001f, kWaitKm, false},
-    {"s_wait_loadcnt_dscnt", 12, 12, 0x3f00, kWaitLoad, false},
-    {"s_wait_loadcnt_dscnt", 12, 12, 0x003f, kWaitDs, false},
-    {"s_wait_storecnt_dscnt", 12, 12, 0x003f, kWaitDs, false},
-};
-
-// null is s125 on gfx10 and s124 from gfx11; SOPK's register is bits 22:16.
-bool DestinationIsNull(uint32_t word, int major) {
-  return ((word >> 16) & 0x7f) == (major >= 11 ? 124u : 125u);
+// What a counter at zero means for register writes.
+uint8_t Guarded(Counter counter, const Generation& generation) {
+  switch (counter) {
+    case Counter::kLoad:
+      return kWaitLoad;
+    case Counter::kDs:
+      return generation.scalar_waits_apart ? uint8_t{kWaitDs} : kLgkm;
+    case Counter::kKm:
+      return kWaitKm;
+    case Counter::kSample:
+      return kWaitSample;
+    case Counter::kBvh:
+      return kWaitBvh;
+    case Counter::kStore:
+    case Counter::kExport:
+      return 0;
+  }
+  return 0;
 }
 
-// What an operation's results are counted by, from gfx12 on and before.
+// What an operation's results are counted by: where scalar operations have a
+// counter of their own (gfx12), and before.
 struct Late {
-  uint8_t gfx12, older;
+  uint8_t apart, together;
 };
 constexpr Late kNoResult = {0, 0};
 constexpr Late kVector = {kWaitLoad, kWaitLoad};
@@ -87,17 +75,26 @@ Late LateOf(const Instruction& in) {
 
 uint8_t CountersRaised(const Instruction& in, const Generation& generation) {
   const Late late = LateOf(in);
-  return generation.major >= 12 ? late.gfx12 : late.older;
+  return generation.scalar_waits_apart ? late.apart : late.together;
+}
+
+bool WaitsFor(const WaitField& field, uint32_t word, const Generation& generation) {
+  // SOPK's register is bits 22:16.
+  return !field.needs_null || ((word >> 16) & 0x7f) == generation.null_operand;
+}
+
+uint32_t LeavesOutstanding(const WaitField& field, uint32_t word) {
+  const auto part = [word](const BitField& f) { return (word >> f.shift) & ((1u << f.bits) - 1); };
+  return part(field.low) | part(field.high) << field.low.bits;
 }
 
 uint8_t CountersCleared(const Instruction& in, uint32_t word, const Generation& generation) {
+  if (!in.waitcnt) return 0;
+  if (in.opcode == "s_wait_idle") return kAllDecoded;
   uint8_t cleared = 0;
-  for (const WaitField& field : kWaitFields) {
-    if (field.opcode != in.opcode) continue;
-    if (generation.major < field.first_major || generation.major > field.last_major) continue;
-    if ((word & field.mask) != 0) continue;
-    if (field.needs_null && !DestinationIsNull(word, generation.major)) continue;
-    cleared |= field.counters;
+  for (const WaitField& field : generation.waits) {
+    if (field.opcode != in.opcode || !WaitsFor(field, word, generation)) continue;
+    if (LeavesOutstanding(field, word) == 0) cleared |= Guarded(field.counter, generation);
   }
   return cleared;
 }

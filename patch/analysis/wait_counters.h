@@ -1,8 +1,7 @@
 // Which outstanding-operation counters an instruction raises, and which ones a
 // wait certainly brings to zero.
 //
-// Source: LLVM AMDGPUUsage "Memory Model" and the ISA documents' s_waitcnt
-// fields; encodings checked against LLVM's assembler in tests/patch.
+// The waits' encodings are in the hardware tables (patch/isa/generations/).
 #ifndef PATCH_ANALYSIS_WAIT_COUNTERS_H_
 #define PATCH_ANALYSIS_WAIT_COUNTERS_H_
 
@@ -28,6 +27,11 @@ inline constexpr unsigned kNumWaitCounters = 6;
 // Counters that cover the register results of `in`, if it has any; 0: none late.
 // With several bits the result is safe only after all of them were waited for.
 uint8_t CountersRaised(const Instruction& in, const Generation& generation);
+
+// Whether the instruction that starts with `word` waits as the field says, and how
+// many operations it then leaves outstanding at most.
+bool WaitsFor(const WaitField& field, uint32_t word, const Generation& generation);
+uint32_t LeavesOutstanding(const WaitField& field, uint32_t word);
 
 // Counters that are certainly zero after `in`. `word`: its first dword.
 uint8_t CountersCleared(const Instruction& in, uint32_t word, const Generation& generation);

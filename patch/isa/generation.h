@@ -1,19 +1,49 @@
-// Per-generation hardware facts as tables: register files, occupancy, wait
-// counters, hazards at a trampoline's seams. One row per processor family; the
-// row's comment names the source. tests/ cross-check rows against LLVM.
+// Per-generation hardware facts: register files, occupancy, wait counters,
+// hazards at a sequence's seams, what an encoding means. The rows are in
+// patch/isa/generations/, one file per family; tests/ cross-check them with LLVM.
 #ifndef PATCH_ISA_GENERATION_H_
 #define PATCH_ISA_GENERATION_H_
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "patch/isa/register_set.h"
 
 namespace rjdbi::patch {
+
+// What operations in flight are counted by. Before gfx12 kDs stands for the
+// counter that LDS, scalar memory and messages share (lgkmcnt).
+enum class Counter : uint8_t { kLoad, kDs, kKm, kSample, kBvh, kStore, kExport };
+inline constexpr size_t kNumCounters = 7;
+
+struct BitField {
+  uint8_t shift = 0, bits = 0;
+};
+
+// A wait leaves at most the number in its field (low part, high part) of simm16
+// outstanding. An instruction with two fields has two rows.
+struct WaitField {
+  std::string_view opcode;
+  Counter counter;
+  BitField low, high = {};
+  bool needs_null = false;  // SOPK form: waits only if the SGPR operand is null
+};
+
+// A number in s_getreg/s_setreg, simm16[5:0], that aliases one of our registers.
+// Source: LLVM AMDGPU "hwreg" names. MODE is number 1 everywhere.
+struct HardwareRegister {
+  uint8_t id;
+  uint16_t first;
+  uint8_t count;
+};
 
 struct Generation {
   std::string_view family;  // "gfx90a", "gfx10.3", ...
   int major = 0;            // 9, 10, 11, 12
+  bool wave32 = false;      // wavefronts of 32, beside those of 64
 
   // VGPR allocation.
   uint16_t vgpr_granule_w64 = 4, vgpr_granule_w32 = 0;                    // occupancy granule
@@ -41,10 +71,30 @@ struct Generation {
 
   bool scalar_atomics = false;
   std::string_view global_atomic_add_u64;  // "global_atomic_add_x2" / "global_atomic_add_u64"
-  bool getpc_zero_extends = false;         // gfx12: sign-extend the high half
-  std::string_view far_jump_guard;         // before s_setpc (gfx12 SGPR hazard)
-  uint32_t end_padding_bytes = 0;          // instruction prefetch past the end
-  std::string_view end_padding_opcode;     // "s_nop 0" / "s_code_end"
+  std::string_view system_scope;           // suffix of an atomic that must reach the host's memory
+
+  // Waits. `s_wait_idle` brings all counters to zero where it exists.
+  absl::Span<const WaitField> waits;
+  std::array<std::string_view, kNumCounters> counter_names = {};  // "": it has none of its own
+  bool stores_apart = false;        // VMEM operations without a result have a counter (kStore)
+  bool scalar_waits_apart = false;  // kKm is a counter of its own, kDs only LDS
+
+  // Encodings.
+  uint8_t null_operand = 0;  // number of the null register; 0: there is none
+  absl::Span<const HardwareRegister> hwregs;
+  uint8_t flat_offset_bits = 13;     // of global and scratch forms, signed
+  bool signed_flat_offsets = false;  // of flat forms, too
+  uint8_t gds_bit = 0;               // in a DS instruction's first word; 0: no GDS
+  bool sdwa = false;
+  bool shared_vgprs = false;  // rsrc3[3:0]: registers that wave64 halves share
+
+  // A vector instruction's read of an SGPR stays a hazard for later writes of it
+  // however far they are, so compilers' waits must be known (gfx12).
+  bool sgpr_reads_remembered = false;
+  bool getpc_zero_extends = false;      // gfx12: sign-extend the high half
+  std::string_view far_jump_guard;      // before s_setpc (gfx12 SGPR hazard)
+  uint32_t end_padding_bytes = 0;       // instruction prefetch past the end
+  std::string_view end_padding_opcode;  // "s_nop 0" / "s_code_end"
 };
 
 // NOT_FOUND: no table for the processor ("gfx90a").

@@ -20,10 +20,7 @@
 namespace rjdbi::patch {
 namespace {
 
-// Hardware register numbers of s_getreg/s_setreg, simm16[5:0]: the ones that
-// alias a Register. Source: LLVM AMDGPU "hwreg" names.
-constexpr unsigned kHwregMode = 1, kHwregFlatScratchLo = 20, kHwregFlatScratchHi = 21,
-                   kHwregXnackMask = 22;
+constexpr unsigned kHwregMode = 1;
 
 uint32_t FirstWord(absl::Span<const uint8_t> code, uint64_t offset) {
   return static_cast<uint32_t>(code[offset]) | static_cast<uint32_t>(code[offset + 1]) << 8 |
@@ -60,10 +57,10 @@ const RegisterSet& VectorRegisters() {
 // SDWA (gfx9, gfx10): a second word chooses bytes of the operands, and some
 // values mean nothing. LLVM decodes them and falls over when it prints them.
 // Source: the ISA documents' SDWA fields; VOPC has no destination to choose in.
-bool ChoosesNothing(absl::Span<const uint8_t> bytes, int major) {
+bool ChoosesNothing(absl::Span<const uint8_t> bytes) {
   constexpr uint32_t kMarker = 0xf9, kVop1 = 0x3f, kVopc = 0x3e;
   const uint32_t word = FirstWord(bytes, 0);
-  if (major > 10 || bytes.size() < 8 || word >> 31 != 0 || (word & 0x1ff) != kMarker) return false;
+  if (bytes.size() < 8 || word >> 31 != 0 || (word & 0x1ff) != kMarker) return false;
   const uint32_t choice = FirstWord(bytes, 4), encoding = word >> 25;
   const auto reserved = [choice](unsigned bit) { return (choice >> bit & 7) == 7; };
   if (reserved(16) || (encoding != kVop1 && reserved(24))) return true;
@@ -160,7 +157,7 @@ class LlvmIsa : public Isa {
 
 bool LlvmIsa::DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, uint64_t& size) {
   size = 0;
-  if (ChoosesNothing(bytes, generation_.major)) return false;
+  if (generation_.sdwa && ChoosesNothing(bytes)) return false;
   const llvm::ArrayRef<uint8_t> shown(bytes.data(), bytes.size());
   const auto status = llvm_->disassembler->getInstruction(inst, size, shown, 0, llvm::nulls());
   return status != llvm::MCDisassembler::Fail && size >= 4 && size <= bytes.size();
@@ -177,9 +174,8 @@ const OpcodeTraits& LlvmIsa::TraitsOf(const llvm::MCInst& inst) {
 // LLVM leaves the offsets of the FLAT family as raw bits.
 int64_t LlvmIsa::SignedOffset(MemoryKind kind, int64_t imm) const {
   const bool segment = kind == MemoryKind::kGlobal || kind == MemoryKind::kScratch;
-  if (!segment && !(kind == MemoryKind::kFlat && generation_.major >= 12)) return imm;
-  const unsigned bits = generation_.major == 10 ? 12 : generation_.major >= 12 ? 24 : 13;
-  const int64_t sign = int64_t{1} << (bits - 1);
+  if (!segment && !(kind == MemoryKind::kFlat && generation_.signed_flat_offsets)) return imm;
+  const int64_t sign = int64_t{1} << (generation_.flat_offset_bits - 1);
   return ((imm & ((sign << 1) - 1)) ^ sign) - sign;
 }
 
@@ -219,9 +215,9 @@ void LlvmIsa::AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Bui
   RegisterSet named;
   const unsigned id = word & 0x3f;
   if (id == kHwregMode) named.Add(kMode);
-  if (generation_.major >= 10 && id == kHwregFlatScratchLo) named.Add(kFlatScratchLo);
-  if (generation_.major >= 10 && id == kHwregFlatScratchHi) named.Add(kFlatScratchHi);
-  if (generation_.major == 10 && id == kHwregXnackMask) named.Add(kXnackMaskLo, 2);
+  for (const HardwareRegister& row : generation_.hwregs) {
+    if (row.id == id) named.Add(row.first, row.count);
+  }
   if (traits.reads_hwreg) {
     out.uses |= named;
     return;
@@ -242,8 +238,8 @@ void LlvmIsa::AddIndexed(const OpcodeTraits& traits, Building& out) const {
 }
 
 void LlvmIsa::AddGds(const OpcodeTraits& traits, uint32_t word, Building& out) const {
-  if (!traits.is_ds || generation_.major >= 12 || out.base.memory == MemoryKind::kNone) return;
-  if ((word >> (generation_.major == 9 ? 16 : 17) & 1) == 0) return;
+  if (!traits.is_ds || generation_.gds_bit == 0 || out.base.memory == MemoryKind::kNone) return;
+  if ((word >> generation_.gds_bit & 1) == 0) return;
   // Parameter loads share the flag but not the encoding.
   if (traits.mnemonic.substr(0, 3) != "ds_") return;
   out.base.memory = MemoryKind::kGds;

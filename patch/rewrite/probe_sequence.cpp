@@ -29,13 +29,6 @@ std::string SgprPair(uint16_t reg) {
   return absl::StrCat("s[", reg - kSgpr0, ":", reg - kSgpr0 + 1, "]");
 }
 
-// Atomics must reach memory that the host reads. gfx942 and gfx12 say so in the
-// instruction; the others decide by the memory's own attributes.
-std::string ScopeSuffix(const Generation& generation) {
-  if (generation.major >= 12) return " scope:SCOPE_SYS";
-  return generation.family == "gfx942" ? " sc1" : "";
-}
-
 class Builder {
  public:
   Builder(const KernelAnalysis& kernel, const RegisterChoice& registers, uint64_t addend,
@@ -149,7 +142,7 @@ class Builder {
   std::string Atomic() const {
     const std::string opcode(generation_.global_atomic_add_u64);
     const std::string data = VgprPair(registers_.data_vgpr);
-    const std::string scope = ScopeSuffix(generation_);
+    const std::string scope(generation_.system_scope);
     if (registers_.address_sgpr) {
       return absl::StrCat(opcode, " ", Vgpr(registers_.data_vgpr + 1), ", ", data, ", ",
                           SgprPair(*registers_.address_sgpr), scope);

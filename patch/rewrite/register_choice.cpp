@@ -100,7 +100,7 @@ class Chooser {
   // gfx12: once a vector instruction has read an SGPR, the compiler inserts
   // waits around later writes of it; our own reads would escape that, so there
   // only registers that the kernel never mentions will do.
-  bool OnlyFreshScalars() const { return generation_.major >= 12; }
+  bool OnlyFreshScalars() const { return generation_.sgpr_reads_remembered; }
 
   std::optional<uint16_t> TakeScalar(uint32_t count, bool grow) {
     std::optional<uint16_t> reg = FindScalar(count, true);
@@ -221,8 +221,7 @@ class Chooser {
 
   // The halves of a wave64 share registers: growth would move their bounds.
   bool SharesVgprs() const {
-    return generation_.major >= 10 && generation_.major <= 11 &&
-           (kernel_.kernel().descriptor.compute_pgm_rsrc3 & 0xf) != 0;
+    return generation_.shared_vgprs && (kernel_.kernel().descriptor.compute_pgm_rsrc3 & 0xf) != 0;
   }
 
   const KernelAnalysis& kernel_;

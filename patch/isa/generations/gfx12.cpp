@@ -1,0 +1,57 @@
+// gfx1200 and gfx1201.
+#include <string_view>
+
+#include "patch/isa/generations/families.h"
+#include "patch/isa/generations/rdna.h"
+
+namespace rjdbi::patch {
+namespace {
+
+// SGPR read/write hazard: sa_sdst, va_sdst and va_vcc at zero.
+constexpr std::string_view kGuard = "s_waitcnt_depctr 0xf19c";
+
+constexpr WaitField kWaits[] = {
+    {"s_wait_loadcnt", Counter::kLoad, {0, 6}},
+    {"s_wait_storecnt", Counter::kStore, {0, 6}},
+    {"s_wait_samplecnt", Counter::kSample, {0, 6}},
+    {"s_wait_bvhcnt", Counter::kBvh, {0, 3}},
+    {"s_wait_dscnt", Counter::kDs, {0, 6}},
+    {"s_wait_kmcnt", Counter::kKm, {0, 5}},
+    {"s_wait_expcnt", Counter::kExport, {0, 3}},
+    {"s_wait_loadcnt_dscnt", Counter::kLoad, {8, 6}},
+    {"s_wait_loadcnt_dscnt", Counter::kDs, {0, 6}},
+    {"s_wait_storecnt_dscnt", Counter::kStore, {8, 6}},
+    {"s_wait_storecnt_dscnt", Counter::kDs, {0, 6}},
+};
+
+constexpr HardwareRegister kHwregs[] = {kFlatScratchHwregs[0], kFlatScratchHwregs[1]};
+
+constexpr Generation Gfx12() {
+  Generation g = Rdna("gfx12", 12);
+  SetVgprs(g, 768, 12, 16);
+  g.head_guard = g.tail_guard = g.far_jump_guard = kGuard;
+  g.global_atomic_add_u64 = "global_atomic_add_u64";
+  g.system_scope = " scope:SCOPE_SYS";
+  g.waits = kWaits;
+  g.counter_names = {"loadcnt", "dscnt", "kmcnt", "samplecnt", "bvhcnt", "storecnt", "expcnt"};
+  g.stores_apart = true;
+  g.scalar_waits_apart = true;
+  g.null_operand = 124;
+  g.hwregs = kHwregs;
+  g.flat_offset_bits = 24;
+  g.signed_flat_offsets = true;
+  g.getpc_zero_extends = true;
+  g.sgpr_reads_remembered = true;
+  g.end_padding_bytes = 384;
+  return g;
+}
+
+constexpr Generation k12 = Gfx12();
+
+constexpr ProcessorRow kRows[] = {{"gfx1200", &k12}, {"gfx1201", &k12}};
+
+}  // namespace
+
+absl::Span<const ProcessorRow> Gfx12Processors() { return kRows; }
+
+}  // namespace rjdbi::patch

@@ -1,0 +1,71 @@
+// gfx900, 906, 908, and those with one file for VGPRs and AGPRs: 90a, 942.
+#include <string_view>
+
+#include "patch/isa/generations/families.h"
+
+namespace rjdbi::patch {
+namespace {
+
+// 5 wait states: VALU writes SGPR -> VMEM reads it, and VALU writes EXEC -> DPP.
+constexpr std::string_view kGuard = "s_nop 4";
+// 19 wait states: a 16-pass MFMA result -> any VALU or memory access.
+constexpr std::string_view kMfmaGuard = "s_nop 7\ns_nop 7\ns_nop 2";
+
+// Stores count like loads.
+constexpr WaitField kWaits[] = {
+    {"s_waitcnt", Counter::kLoad, {0, 4}, {14, 2}},
+    {"s_waitcnt", Counter::kDs, {8, 4}},
+    {"s_waitcnt", Counter::kExport, {4, 3}},
+};
+
+constexpr Generation Gfx9(std::string_view family) {
+  Generation g;
+  g.family = family;
+  g.major = 9;
+  g.head_guard = g.tail_guard = kGuard;
+  g.scalar_atomics = true;
+  g.global_atomic_add_u64 = "global_atomic_add_x2";
+  g.waits = kWaits;
+  g.counter_names = {"vmcnt", "lgkmcnt", "", "", "", "", "expcnt"};
+  g.gds_bit = 16;
+  g.sdwa = true;
+  g.end_padding_opcode = "s_nop 0";
+  return g;
+}
+
+constexpr Generation Gfx908() {
+  Generation g = Gfx9("gfx908");
+  g.mfma_head_guard = kMfmaGuard;
+  return g;
+}
+
+constexpr Generation Unified(std::string_view family) {
+  Generation g = Gfx9(family);
+  g.mfma_head_guard = kMfmaGuard;
+  g.vgpr_granule_w64 = g.vgpr_encoding_granule_w64 = 8;
+  g.vgprs_per_simd_w64 = 512;
+  g.unified_vgpr_file = true;
+  g.vgpr64_alignment = true;
+  g.max_waves_per_simd = 8;
+  g.end_padding_bytes = 1024;
+  return g;
+}
+
+constexpr Generation Gfx942() {
+  Generation g = Unified("gfx942");
+  g.system_scope = " sc1";
+  return g;
+}
+
+constexpr Generation k900 = Gfx9("gfx900"), k906 = Gfx9("gfx906"), k908 = Gfx908();
+constexpr Generation k90a = Unified("gfx90a"), k942 = Gfx942();
+
+constexpr ProcessorRow kRows[] = {
+    {"gfx900", &k900}, {"gfx906", &k906}, {"gfx908", &k908}, {"gfx90a", &k90a}, {"gfx942", &k942},
+};
+
+}  // namespace
+
+absl::Span<const ProcessorRow> Gfx9Processors() { return kRows; }
+
+}  // namespace rjdbi::patch
