@@ -27,6 +27,9 @@ struct Policy {
   // Work and memory grow with attachments x sites: those beyond, in the order of
   // their ids, are refused for the object as a whole (RJD-A009).
   uint32_t max_attachments_per_object = 64;
+  // Of a load's ring of trace records (proto/rjdbi/telemetry_ring.h): bytes of each
+  // half, a power of two.
+  uint32_t ring_half_bytes = 1u << 20;
 };
 Policy DefaultPolicy();
 

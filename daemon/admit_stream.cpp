@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "contract/catalogue.h"
 #include "daemon/digest.h"
+#include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::daemon {
 namespace {
@@ -23,6 +24,16 @@ DecisionPtr TooLarge(const v1::ObjectHeader& header, uint64_t limit) {
       contract::MakeViolation(contract::id::kObjectTooLarge, absl::StrCat(header.size(), " bytes"),
                               absl::StrCat(limit, " bytes"));
   return decision;
+}
+
+// As AdmitDecision.ring_record_sizes has them.
+uint64_t RecordSizes(const v1::AdmissionRecord& record) {
+  uint64_t sizes = 0;
+  for (const v1::Decision& decision : record.decisions()) {
+    const uint32_t units = decision.record_layout().bytes() / RJDBI_RECORD_ALIGNMENT;
+    if (decision.has_record_layout() && units < 64) sizes |= uint64_t{1} << units;
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -232,6 +243,9 @@ void AdmitStream::FillDecision(const Decision& decision, v1::AdmitDecision& out)
   out.set_patched_size(decision.patched.size());
   out.set_patched_sha256(absl::HexStringToBytes(decision.record.patched_sha256()));
   out.set_counter_count(decision.record.counter_count());
+  out.set_ring_offset(decision.record.ring_offset());
+  out.set_ring_half_bytes(decision.record.ring_half_bytes());
+  out.set_ring_record_sizes(RecordSizes(decision.record));
   for (const patch::WordFixup& fixup : decision.fixups) {
     v1::Fixup* item = out.add_fixups();
     item->set_file_offset(fixup.offset);

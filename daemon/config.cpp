@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::daemon {
 namespace {
@@ -196,6 +197,19 @@ std::vector<Key> MakeKeys() {
       BytesKey(
           "limits.max_upload_bytes_in_flight",
           +[](Config& c) -> uint64_t& { return c.max_upload_bytes_in_flight; }, uint64_t{1} << 40),
+      {"telemetry.ring_half_bytes", Type::kBytes,
+       [](Config& c, const std::string& v) -> std::string {
+         uint64_t n = 0;
+         if (std::string e = ParseBytes(v, n); !e.empty()) return e;
+         if (n < RJDBI_RING_LEAST_HALF_BYTES || n > RJDBI_RING_MOST_HALF_BYTES ||
+             (n & (n - 1)) != 0) {
+           return absl::StrCat(v, " is out of range: a power of two from ",
+                               RJDBI_RING_LEAST_HALF_BYTES, " to ", RJDBI_RING_MOST_HALF_BYTES);
+         }
+         c.policy.ring_half_bytes = static_cast<uint32_t>(n);
+         return "";
+       },
+       [](const Config& c) { return absl::StrCat(c.policy.ring_half_bytes); }},
       Uint32Key("limits.max_sessions", &Config::max_sessions, 1),
       Uint32Key("limits.max_concurrent_admissions", &Config::max_concurrent_admissions, 0),
       Uint32Key("limits.upload_stall_ms", &Config::upload_stall_ms, 10),

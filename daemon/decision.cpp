@@ -81,6 +81,7 @@ std::string Question::Key(const contract::Policy& policy) const {
   AppendU64(text, static_cast<uint64_t>(policy.placement));
   AppendU64(text, policy.max_code_object_bytes);
   AppendU64(text, policy.max_attachments_per_object);
+  AppendU64(text, policy.ring_half_bytes);
   for (const auto& attachment : wanted) AppendBlock(text, attachment.spec().SerializeAsString());
   return Hex(Sha256(text));
 }
