@@ -3,6 +3,7 @@
 #ifndef RJDBI_AGENT_CONFIG_H_
 #define RJDBI_AGENT_CONFIG_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -11,8 +12,10 @@ namespace rjdbi::agent {
 struct Config {
   std::string socket_path = "/run/rjdbid/agent.sock";  // RJDBI_SOCKET
   int64_t deadline_ns = 2'000'000'000;                 // RJDBI_DEADLINE_MS, 1 ms to 10 min
-  bool log = false;                                    // RJDBI_LOG: lines on stderr
-  std::string gap_file;                                // RJDBI_GAP_FILE: JSON lines, appended
+  // Of trace records that wait for the daemon: RJDBI_QUEUE_BYTES, 64 KiB to 4 GiB.
+  size_t queue_bytes = 8 << 20;
+  bool log = false;      // RJDBI_LOG: lines on stderr
+  std::string gap_file;  // RJDBI_GAP_FILE: JSON lines, appended
 
   static Config FromEnvironment();
 };

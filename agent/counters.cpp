@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
+
+#include "agent/ring_reader.h"
 
 namespace rjdbi::agent {
 namespace {
@@ -107,14 +110,15 @@ bool LinkCarriesAtomics(const HelperCalls& hsa, hsa_agent_t gpu, hsa_amd_memory_
 
 // Lower is better; negative is unsuitable.
 int Rank(const HelperCalls& hsa, hsa_agent_t gpu, const Topology& topology, const Pool& pool,
-         size_t bytes) {
+         size_t bytes, bool host_reads_much) {
   static constexpr int kUnsuitable = -1;
+  static constexpr int kAcrossTheBus = 50;
   bool for_kernargs = false;
   if (!IsFineGrained(hsa, pool.pool, bytes, &for_kernargs)) return kUnsuitable;
   if (pool.owner_is_gpu) {
     if (pool.owner.handle != gpu.handle) return kUnsuitable;
     for (hsa_agent_t cpu : topology.cpus) {
-      if (MayAccess(hsa, cpu, pool.pool)) return 0;
+      if (MayAccess(hsa, cpu, pool.pool)) return host_reads_much ? kAcrossTheBus : 0;
     }
     return kUnsuitable;
   }
@@ -138,21 +142,21 @@ bool AllowAccess(const HelperCalls& hsa, hsa_agent_t gpu, const Topology& topolo
 
 }  // namespace
 
-CounterBuffer CounterBuffer::Allocate(const HelperCalls& hsa, hsa_agent_t gpu, size_t count,
-                                      std::string* why) {
+CounterBuffer CounterBuffer::Allocate(const HelperCalls& hsa, hsa_agent_t gpu,
+                                      const BufferLayout& layout, std::string* why) {
   CounterBuffer buffer;
   if (!hsa.complete()) {
     *why = "the runtime lacks memory pool calls";
     return buffer;
   }
-  const size_t bytes = count * sizeof(uint64_t);
+  const size_t bytes = layout.bytes();
   Topology topology;
   topology.hsa = &hsa;
   hsa.hsa_iterate_agents(&VisitAgent, &topology);
   const Pool* best = nullptr;
   int best_rank = 0;
   for (const Pool& pool : topology.pools) {
-    int rank = Rank(hsa, gpu, topology, pool, bytes);
+    int rank = Rank(hsa, gpu, topology, pool, bytes, layout.has_ring());
     if (rank >= 0 && (!best || rank < best_rank)) {
       best = &pool;
       best_rank = rank;
@@ -174,7 +178,8 @@ CounterBuffer CounterBuffer::Allocate(const HelperCalls& hsa, hsa_agent_t gpu, s
   }
   std::memset(memory, 0, bytes);
   buffer.words_ = static_cast<uint64_t*>(memory);
-  buffer.count_ = count;
+  buffer.layout_ = layout;
+  if (layout.has_ring()) RingReader::Format(buffer.ring(), layout.ring_half_bytes);
   buffer.free_ = hsa.hsa_amd_memory_pool_free;
   return buffer;
 }
@@ -182,25 +187,34 @@ CounterBuffer CounterBuffer::Allocate(const HelperCalls& hsa, hsa_agent_t gpu, s
 void CounterBuffer::Free() {
   if (words_ && free_) free_(words_);
   words_ = nullptr;
-  count_ = 0;
+  layout_ = BufferLayout();
+}
+
+void* CounterBuffer::ring() const {
+  if (!words_ || !layout_.has_ring()) return nullptr;
+  return reinterpret_cast<char*>(words_) + layout_.ring_offset;
 }
 
 std::vector<uint64_t> CounterBuffer::Read() const {
-  std::vector<uint64_t> values(count_);
-  for (size_t i = 0; i < count_; ++i) values[i] = __atomic_load_n(&words_[i], __ATOMIC_RELAXED);
+  std::vector<uint64_t> values(count());
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = __atomic_load_n(&words_[i], __ATOMIC_RELAXED);
   return values;
 }
 
 // mincore knows device mappings too, which reading through the kernel does not.
 bool CounterBuffer::StillMapped() const {
-  if (count_ == 0) return true;
+  if (!words_) return true;
+  static constexpr size_t kPagesAtOnce = 1024;
+  unsigned char resident[kPagesAtOnce];
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   char* const words = reinterpret_cast<char*>(words_);
-  char* const begin = words - (reinterpret_cast<uintptr_t>(words) & (page - 1));
-  char* const end = words + count_ * sizeof(*words_);
-  for (char* at = begin; at < end; at += page) {
-    unsigned char resident;
-    if (mincore(at, 1, &resident) != 0) return false;
+  char* const end = words + layout_.bytes();
+  char* at = words - (reinterpret_cast<uintptr_t>(words) & (page - 1));
+  while (at < end) {
+    const size_t bytes = std::min(static_cast<size_t>(end - at), kPagesAtOnce * page);
+    if (mincore(at, bytes, resident) != 0) return false;
+    at += bytes;
   }
   return true;
 }

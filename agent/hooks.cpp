@@ -331,6 +331,7 @@ hsa_status_t hsa_shut_down(const HookedCalls& next) {
   {
     HostUntouched untouched;
     try {
+      runtime->loads.DrainRings();
       runtime->reporter.Enqueue(runtime->loads.SnapshotChanged());
     } catch (const std::exception&) {
     }

@@ -12,10 +12,31 @@ LoadCounters Snapshot(PatchedLoad* load, bool final) {
   report.counters = load->counters.Read();
   report.sequence = ++load->sequence;
   report.final = final;
+  if (load->ring) report.records = load->ring->Totals();
   load->reported = report.counters;
+  load->reported_records = report.records.written;
   load->ever_reported = true;
   return report;
 }
+
+LoadCounters LastReported(PatchedLoad* load) {
+  LoadCounters report;
+  report.load_id = load->load_id;
+  report.counters = load->reported;
+  report.sequence = ++load->sequence;
+  report.final = true;
+  if (load->ring) report.records = load->ring->Totals();
+  return report;
+}
+
+namespace {
+
+bool Changed(const PatchedLoad& load) {
+  return !load.ever_reported || load.counters.Read() != load.reported ||
+         (load.ring && load.ring->written() != load.reported_records);
+}
+
+}  // namespace
 
 void PatchedLoads::Add(uint64_t executable, std::unique_ptr<PatchedLoad>& load) {
   std::lock_guard lock(mutex_);
@@ -57,7 +78,7 @@ std::vector<LoadCounters> PatchedLoads::SnapshotChanged() {
   if (hold_reads_) return reports;
   for (auto& [executable, list] : loads_) {
     for (auto& load : list) {
-      if (load->ever_reported && load->counters.Read() == load->reported) continue;
+      if (!Changed(*load)) continue;
       reports.push_back(Snapshot(load.get(), /*final=*/false));
     }
   }
@@ -74,6 +95,20 @@ void PatchedLoads::ForgetReported() {
 void PatchedLoads::HoldReads(bool hold) {
   std::lock_guard lock(mutex_);
   hold_reads_ = hold;
+  for (auto& [executable, list] : loads_) {
+    for (auto& load : list) {
+      if (load->ring) load->ring->Hold(hold);
+    }
+  }
+}
+
+void PatchedLoads::DrainRings() {
+  std::lock_guard lock(mutex_);
+  for (auto& [executable, list] : loads_) {
+    for (auto& load : list) {
+      if (load->ring) load->ring->Finish(/*last=*/false);
+    }
+  }
 }
 
 bool PatchedLoads::empty() {

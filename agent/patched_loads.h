@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/counters.h"
+#include "agent/load_ring.h"
 #include "agent/types.h"
 
 namespace rjdbi::agent {
@@ -20,10 +21,12 @@ struct PatchedLoad {
   uint64_t load_id = 0;
   OwnedBytes image;
   CounterBuffer counters;
+  std::shared_ptr<LoadRing> ring;             // of `counters`, if it has one
   std::function<void()> destroy_replacement;  // ROCR's reader or code object over `image`
 
   uint64_t sequence = 0;
   std::vector<uint64_t> reported;  // values of the last snapshot
+  uint64_t reported_records = 0;
   bool ever_reported = false;
 };
 
@@ -45,8 +48,10 @@ class PatchedLoads {
   std::vector<LoadCounters> SnapshotChanged();
   // The last call's values did not arrive: the next call returns everything.
   void ForgetReported();
-  // While held (hsa_shut_down running) no counters are read.
+  // While held (hsa_shut_down running) no counters and no rings are read.
   void HoldReads(bool hold);
+  // Takes what the rings hold.
+  void DrainRings();
   bool empty();
 
  private:
@@ -57,6 +62,8 @@ class PatchedLoads {
 
 // The next report of one load.
 LoadCounters Snapshot(PatchedLoad* load, bool final);
+// The last one, when its memory can no longer be read: what was read before.
+LoadCounters LastReported(PatchedLoad* load);
 
 }  // namespace rjdbi::agent
 

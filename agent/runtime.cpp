@@ -39,8 +39,10 @@ Runtime::Runtime(Config c)
     : pid(getpid()),
       config(std::move(c)),
       gaps(config),
+      batches(config.queue_bytes),
       client(config, &LoadedThroughText),
-      reporter(client, gaps, loads) {}
+      reporter(client, gaps, loads, batches),
+      drainer(reporter) {}
 
 Runtime* Runtime::Existing() noexcept {
   Runtime* runtime = g_runtime.load();
@@ -73,13 +75,19 @@ void FinishAtExit() noexcept {
     runtime->client.ReleaseReserve();
     // Even with an exhausted budget the thread gets a moment to notice.
     const int64_t patience = std::max(runtime->client.budget_ns(), 50 * kNsPerMs);
-    if (!runtime->reporter.Stop(Deadline::After(patience))) return;
+    const Deadline deadline = Deadline::After(patience);
+    if (!runtime->drainer.Stop(deadline) || !runtime->reporter.Stop(deadline)) return;
     std::vector<LoadCounters> finals;
     for (auto& load : runtime->loads.TakeAll()) {
-      if (load->counters.StillMapped()) finals.push_back(Snapshot(load.get(), /*final=*/true));
+      if (load->counters.StillMapped()) {
+        if (load->ring) load->ring->Finish(/*last=*/true);
+        finals.push_back(Snapshot(load.get(), /*final=*/true));
+      }
       (void)load.release();  // the GPU may still be running on it
     }
-    if (!finals.empty() || runtime->gaps.HasPending()) runtime->client.TryNow();
+    if (!finals.empty() || !runtime->batches.empty() || runtime->gaps.HasPending()) {
+      runtime->client.TryNow();
+    }
     runtime->reporter.Deliver(std::move(finals), runtime->config.deadline_ns, /*charge=*/true);
     runtime->client.CloseSession(runtime->config.deadline_ns / 4);
   } catch (const std::exception&) {  // std::bad_alloc at exit: nothing left to do

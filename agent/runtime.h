@@ -13,6 +13,7 @@
 
 #include "agent/config.h"
 #include "agent/daemon_client/client.h"
+#include "agent/drainer.h"
 #include "agent/gaps.h"
 #include "agent/patched_loads.h"
 #include "agent/reader_registry.h"
@@ -34,8 +35,10 @@ struct Runtime {
   ReaderRegistry readers;       // by hsa_code_object_reader_t
   ReaderRegistry code_objects;  // by the deprecated hsa_code_object_t
   PatchedLoads loads;
+  BatchQueue batches;
   DaemonClient client;
   Reporter reporter;
+  Drainer drainer;
   std::atomic<uint64_t> next_load_id{1};
   Runtime* inherited = nullptr;  // the parent's, unusable
 };

@@ -77,14 +77,18 @@ std::unique_ptr<Substitute> Build(Runtime& runtime, const HelperCalls& hsa, hsa_
   auto load = std::make_unique<PatchedLoad>();
   load->load_id = identity.load_id;
   load->image = std::move(decision.image);
-  if (decision.counter_count > 0) {
+  if (decision.buffer.bytes() > 0) {
     std::string why;
-    load->counters = CounterBuffer::Allocate(hsa, agent, decision.counter_count, &why);
-    if (load->counters.count() == 0) {
+    load->counters = CounterBuffer::Allocate(hsa, agent, decision.buffer, &why);
+    if (!load->counters.allocated()) {
       RecordGap(runtime, identity, GapKind::kNoCounterMemory, why);
       return nullptr;
     }
     ApplyFixups(decision.fixups, load->counters.address(), &load->image);
+    if (void* ring = load->counters.ring()) {
+      load->ring = std::make_shared<LoadRing>(load->load_id, ring, decision.buffer.ring_half_bytes,
+                                              decision.buffer.ring_record_sizes, runtime.batches);
+    }
   }
   substitute->load = std::move(load);
   return substitute;
@@ -125,7 +129,7 @@ std::unique_ptr<Substitute> Prepare(Runtime& runtime, const HelperCalls& hsa,
     RecordGap(runtime, *identity, KindOf(fault), fault.detail);
     return nullptr;
   }
-  if (runtime.gaps.HasPending()) runtime.reporter.Deliver({}, kGapDeliveryNs, /*charge=*/true);
+  if (runtime.gaps.HasPending()) runtime.reporter.DeliverGaps(kGapDeliveryNs, /*charge=*/true);
   if (decision.verdict != Verdict::kPatched) return nullptr;
   return Build(runtime, hsa, request.agent, std::move(decision), *identity);
 }
@@ -146,8 +150,10 @@ std::unique_ptr<Substitute> PrepareSubstitute(Runtime& runtime, const HelperCall
 
 void CommitSubstitute(Runtime& runtime, hsa_executable_t executable,
                       std::unique_ptr<Substitute> substitute) noexcept {
-  const bool counts = substitute->load->counters.count() > 0;
+  const bool counts = substitute->load->counters.allocated();
   try {
+    // Before anything runs: a ring that nobody drains is only read at its end.
+    if (substitute->load->ring) runtime.drainer.Add(substitute->load->ring);
     runtime.loads.Add(executable.handle, substitute->load);
     if (counts) runtime.reporter.Start();
   } catch (const std::exception&) {
@@ -175,12 +181,10 @@ void FinishLoads(Runtime& runtime, PatchedLoadList loads, bool runtime_is_up) no
   try {
     std::vector<LoadCounters> finals;
     for (auto& load : loads) {
-      if (load->counters.count() == 0) continue;
-      if (runtime_is_up) {
-        finals.push_back(Snapshot(load.get(), /*final=*/true));
-      } else {
-        finals.push_back({load->load_id, ++load->sequence, load->reported, true});
-      }
+      if (!load->counters.allocated()) continue;
+      if (load->ring && runtime_is_up) load->ring->Finish(/*last=*/true);
+      finals.push_back(runtime_is_up ? Snapshot(load.get(), /*final=*/true)
+                                     : LastReported(load.get()));
     }
     runtime.reporter.Enqueue(std::move(finals));
   } catch (const std::exception&) {

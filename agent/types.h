@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/rjdbi/telemetry_ring.h"
+
 namespace rjdbi::agent {
 
 // Bytes owned by someone else.
@@ -80,15 +82,39 @@ class OwnedBytes {
   size_t size_ = 0;
 };
 
+// A load's telemetry buffer: counters, and behind them the ring of trace records, if
+// there is one (proto/rjdbi/telemetry_ring.h).
+struct BufferLayout {
+  uint32_t counter_count = 0;  // 64-bit counters
+  uint32_t ring_half_bytes = 0;
+  uint64_t ring_offset = 0;        // bytes from the first counter
+  uint64_t ring_record_sizes = 0;  // bit u: some records have u units of 16 bytes
+
+  bool has_ring() const { return ring_half_bytes != 0; }
+  uint64_t bytes() const {
+    return has_ring() ? ring_offset + RJDBI_RING_HEADER_BYTES + uint64_t{2} * ring_half_bytes +
+                            RJDBI_RING_PAD_BYTES
+                      : uint64_t{counter_count} * sizeof(uint64_t);
+  }
+};
+
 struct Decision {
   Verdict verdict = Verdict::kUnspecified;
   uint64_t patched_size = 0;  // bytes
   bool has_patched_digest = false;
   Sha256Digest patched_digest{};  // of the image before fixups
   std::vector<Fixup> fixups;
-  uint32_t counter_count = 0;  // 64-bit counters
+  BufferLayout buffer;
   std::string summary;
   OwnedBytes image;  // complete and verified when verdict is kPatched
+};
+
+// What has become of a load's trace records so far.
+struct RecordTotals {
+  std::vector<uint64_t> site_records;  // read from the ring, by site
+  uint64_t written = 0;                // their sum
+  uint64_t lost_agent_queue = 0;       // of these, dropped
+  uint64_t unfinished_bytes = 0;
 };
 
 // Absolute values since the load.
@@ -97,6 +123,7 @@ struct LoadCounters {
   uint64_t sequence = 0;
   std::vector<uint64_t> counters;
   bool final = false;
+  RecordTotals records;
 };
 
 inline int64_t MonotonicNs() {

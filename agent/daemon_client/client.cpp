@@ -357,6 +357,17 @@ Fault DaemonClient::Report(const std::vector<LoadCounters>& loads, const std::ve
   });
 }
 
+Fault DaemonClient::ReportBatches(const std::vector<RecordBatch>& batches, int64_t patience_ns,
+                                  bool charge) {
+  return Guarded(patience_ns, charge, [&](Deadline deadline) {
+    return InSession(deadline, [&] {
+      WireBytes reply;
+      return Unary("/rjdbi.v1.Admission/Report", EncodeBatches(session_.session_id, batches),
+                   deadline, &reply);
+    });
+  });
+}
+
 void DaemonClient::CloseSession(int64_t patience_ns) {
   if (!session_open_) return;
   Guarded(patience_ns, true, [&](Deadline deadline) {

@@ -20,6 +20,7 @@
 #include "agent/daemon_client/fault.h"
 #include "agent/daemon_client/http2.h"
 #include "agent/daemon_client/messages.h"
+#include "agent/record_batches.h"
 #include "agent/timed_lock.h"
 #include "agent/types.h"
 
@@ -40,6 +41,9 @@ class DaemonClient {
   // `patience_ns`. With `charge`, the host is waiting and the budget applies.
   Fault Report(const std::vector<LoadCounters>& loads, const std::vector<Gap>& gaps,
                int64_t patience_ns, bool charge);
+
+  // Delivers trace records, in one message. The batches are not empty.
+  Fault ReportBatches(const std::vector<RecordBatch>& batches, int64_t patience_ns, bool charge);
 
   // Forgets the back-off: the next call may try at once. For process exit.
   void TryNow() { backoff_waived_ = true; }

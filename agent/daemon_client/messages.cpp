@@ -10,6 +10,7 @@
 #include <new>
 #include <type_traits>
 
+#include "proto/rjdbi/telemetry_ring.h"
 #include "rjdbi/v1/admission.pb.h"
 
 namespace rjdbi::agent {
@@ -106,8 +107,29 @@ bool EncodeLoads(pb_ostream_t* stream, const pb_field_t* field, void* const* arg
     message.sequence = load.sequence;
     message.counters = Encoder(&EncodeCounters, &load.counters);
     message.final = load.final;
+    message.site_records = Encoder(&EncodeCounters, &load.records.site_records);
+    message.lost_agent_queue = load.records.lost_agent_queue;
+    message.unfinished_bytes = load.records.unfinished_bytes;
     if (!pb_encode_tag_for_field(stream, field) ||
         !pb_encode_submessage(stream, rjdbi_v1_LoadCounters_fields, &message)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool EncodeBatchList(pb_ostream_t* stream, const pb_field_t* field, void* const* arg) {
+  for (const RecordBatch& batch : *static_cast<const std::vector<RecordBatch>*>(*arg)) {
+    ByteView records = View(batch.records);
+    rjdbi_v1_RecordBatch message = rjdbi_v1_RecordBatch_init_zero;
+    message.load_id = batch.load_id;
+    message.sequence = batch.sequence;
+    message.records = Encoder(&records);
+    message.written = batch.written;
+    message.lost_agent_queue = batch.lost_agent_queue;
+    message.unfinished_bytes = batch.unfinished_bytes;
+    if (!pb_encode_tag_for_field(stream, field) ||
+        !pb_encode_submessage(stream, rjdbi_v1_RecordBatch_fields, &message)) {
       return false;
     }
   }
@@ -215,9 +237,21 @@ bool Malformed(const pb_istream_t& stream, const char* what, std::string* why) {
 bool FixupInRange(const Fixup& fixup, const Decision& decision) {
   bool known =
       fixup.kind == FixupKind::kCounterAddressLo32 || fixup.kind == FixupKind::kCounterAddressHi32;
-  uint64_t buffer_bytes = uint64_t{decision.counter_count} * sizeof(uint64_t);
   return known && decision.patched_size >= 4 && fixup.file_offset <= decision.patched_size - 4 &&
-         fixup.addend < buffer_bytes;
+         fixup.addend < decision.buffer.bytes();
+}
+
+constexpr uint64_t kMostRingSlack = 4096;  // between counters and ring, bytes
+
+// A ring behind the counters, or none.
+bool RingInRange(const BufferLayout& buffer) {
+  if (!buffer.has_ring()) return buffer.ring_offset == 0;
+  const uint64_t counters = uint64_t{buffer.counter_count} * sizeof(uint64_t);
+  const uint32_t half = buffer.ring_half_bytes;
+  return half >= RJDBI_RING_LEAST_HALF_BYTES && half <= RJDBI_RING_MOST_HALF_BYTES &&
+         (half & (half - 1)) == 0 && buffer.ring_offset % RJDBI_RING_ALIGNMENT == 0 &&
+         buffer.ring_offset >= counters &&
+         buffer.ring_offset - counters < kMostRingSlack;
 }
 
 // Everything about a decision that can be checked without the image.
@@ -236,8 +270,14 @@ bool CheckDecision(const Decision& decision, const DecodeLimits& limits, std::st
     *why = "patched image without size or hash";
     return false;
   }
-  if (decision.counter_count > limits.max_counters) {
-    *why = "too many counters: " + std::to_string(decision.counter_count);
+  if (decision.buffer.counter_count > limits.max_counters) {
+    *why = "too many counters: " + std::to_string(decision.buffer.counter_count);
+    return false;
+  }
+  if (!RingInRange(decision.buffer)) {
+    *why = "ring of trace records out of range: halves of " +
+           std::to_string(decision.buffer.ring_half_bytes) + " bytes at " +
+           std::to_string(decision.buffer.ring_offset);
     return false;
   }
   for (const Fixup& fixup : decision.fixups) {
@@ -252,7 +292,10 @@ bool CheckDecision(const Decision& decision, const DecodeLimits& limits, std::st
 void TakeDecision(const rjdbi_v1_AdmitDecision& message, Decision* decision) {
   decision->verdict = FromWire<Verdict>(message.verdict);
   decision->patched_size = message.patched_size;
-  decision->counter_count = message.counter_count;
+  decision->buffer.counter_count = message.counter_count;
+  decision->buffer.ring_offset = message.ring_offset;
+  decision->buffer.ring_half_bytes = message.ring_half_bytes;
+  decision->buffer.ring_record_sizes = message.ring_record_sizes;
   decision->has_patched_digest = message.patched_sha256.size == decision->patched_digest.size();
   if (decision->has_patched_digest) {
     std::memcpy(decision->patched_digest.data(), message.patched_sha256.bytes,
@@ -314,6 +357,14 @@ WireBytes EncodeReport(const WireBytes& session_id, const std::vector<LoadCounte
   message.session_id = Encoder(&session);
   message.loads = Encoder(&EncodeLoads, &loads);
   message.gaps = Encoder(&EncodeGaps, &gaps);
+  return Encode(rjdbi_v1_ReportRequest_fields, &message);
+}
+
+WireBytes EncodeBatches(const WireBytes& session_id, const std::vector<RecordBatch>& batches) {
+  ByteView session = View(session_id);
+  rjdbi_v1_ReportRequest message = rjdbi_v1_ReportRequest_init_zero;
+  message.session_id = Encoder(&session);
+  message.batches = Encoder(&EncodeBatchList, &batches);
   return Encode(rjdbi_v1_ReportRequest_fields, &message);
 }
 

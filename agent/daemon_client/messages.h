@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/record_batches.h"
 #include "agent/types.h"
 
 namespace rjdbi::agent {
@@ -58,6 +59,7 @@ WireBytes EncodeObjectHeader(const WireBytes& session_id, const ObjectHeader& he
 WireBytes EncodeChunkPrefix(size_t size);
 WireBytes EncodeReport(const WireBytes& session_id, const std::vector<LoadCounters>& loads,
                        const std::vector<Gap>& gaps);
+WireBytes EncodeBatches(const WireBytes& session_id, const std::vector<RecordBatch>& batches);
 WireBytes EncodeCloseSession(const WireBytes& session_id);
 
 // False, with a reason, on anything malformed or out of bounds.

@@ -143,7 +143,7 @@ TEST_F(ClientTest, PatchedImageAndFixups) {
   EXPECT_EQ(decision.verdict, Verdict::kPatched);
   EXPECT_EQ(std::string(reinterpret_cast<char*>(decision.image.data()), decision.image.size()),
             image);
-  EXPECT_EQ(decision.counter_count, 2u);
+  EXPECT_EQ(decision.buffer.counter_count, 2u);
   EXPECT_EQ(decision.summary, "two sites");
   ASSERT_EQ(decision.fixups.size(), 2u);
   EXPECT_EQ(decision.fixups[1].file_offset, 12u);

@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (kind == AdmitReplyKind::kDecision && decision.verdict == Verdict::kPatched) {
     for (const Fixup& fixup : decision.fixups) {
       if (fixup.file_offset > decision.patched_size - 4 ||
-          fixup.addend >= decision.counter_count * uint64_t{8}) {
+          fixup.addend >= decision.buffer.bytes()) {
         std::abort();
       }
     }
