@@ -23,12 +23,11 @@ void Pause() {
 
 }  // namespace
 
-LoadRing::LoadRing(uint64_t load_id, void* ring, uint32_t half_bytes, uint64_t sizes,
-                   BatchQueue& queue)
+LoadRing::LoadRing(uint64_t load_id, void* ring, const RingReader::Shape& shape, BatchQueue& queue)
     : load_id_(load_id),
       queue_(queue),
       dropped_(std::make_shared<std::atomic<uint64_t>>(0)),
-      reader_(ring, half_bytes, sizes) {}
+      reader_(ring, shape) {}
 
 void LoadRing::Take(const uint8_t* records, size_t bytes, uint64_t count) {
   if (batch_.records.size() + bytes > kBatchBytes) CloseBatch();

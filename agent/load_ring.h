@@ -21,7 +21,7 @@ class LoadRing final : private RecordSink {
   static constexpr size_t kBatchBytes = 512 << 10;
 
   // `ring`: formatted, see RingReader. `queue` must outlive this.
-  LoadRing(uint64_t load_id, void* ring, uint32_t half_bytes, uint64_t sizes, BatchQueue& queue);
+  LoadRing(uint64_t load_id, void* ring, const RingReader::Shape& shape, BatchQueue& queue);
 
   // Bytes that were read; batches of them are in the queue, or counted as dropped.
   // Never waits.

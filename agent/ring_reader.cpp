@@ -34,13 +34,15 @@ void RingReader::Format(void* ring, uint32_t half_bytes) {
   __atomic_store_n(&header->reservation, 0, __ATOMIC_RELEASE);
 }
 
-RingReader::RingReader(void* ring, uint32_t half_bytes, uint64_t sizes, Patience patience)
+RingReader::RingReader(void* ring, const Shape& shape, Patience patience)
     : ring_(static_cast<uint8_t*>(ring)),
-      half_bytes_(half_bytes),
-      sizes_(UsableSizes(sizes)),
+      half_bytes_(shape.half_bytes),
+      sites_(shape.sites),
+      sizes_(UsableSizes(shape.sizes)),
       patience_(patience),
       least_(LeastOf(sizes_)),
-      most_(MostOf(sizes_)) {}
+      most_(MostOf(sizes_)),
+      site_records_(shape.sites) {}
 
 uint8_t* RingReader::half(uint32_t which) const {
   return ring_ + RJDBI_RING_HEADER_BYTES + size_t{which} * half_bytes_;
@@ -77,7 +79,8 @@ RingReader::Next RingReader::Inspect(size_t position, uint32_t* descriptor) cons
   const uint32_t kind = RJDBI_RECORD_KIND(*descriptor);
   const uint64_t ticket = position + (open_ == 0 ? RJDBI_RING_HALF_BIT : 0);  // of the other half
   const bool sound = KnownSize(bytes) && bytes <= end_ - position && kind >= RJDBI_RECORD_EXEC &&
-                     kind <= RJDBI_RECORD_USER && record->ticket == ticket;
+                     kind <= RJDBI_RECORD_USER && RJDBI_RECORD_SITE(*descriptor) < sites_ &&
+                     record->ticket == ticket;
   return sound ? Next::kRecord : Next::kNonsense;
 }
 
@@ -97,8 +100,6 @@ RingReader::Next RingReader::TakeRun(RecordSink& sink) {
     bytes += size;
   }
   if (count == 0) return next;
-  const uint32_t highest = *std::max_element(sites.begin(), sites.begin() + count);
-  if (highest >= site_records_.size()) site_records_.resize(size_t{highest} + 1);
   sink.Take(run, bytes, count);
   for (size_t i = 0; i < count; ++i) ++site_records_[sites[i]];
   std::memset(run, 0, bytes);

@@ -55,11 +55,16 @@ class RingReader {
   // Makes a ring of zeroed memory.
   static void Format(void* ring, uint32_t half_bytes);
 
-  // `ring` is the header's address. `sizes`: see AdmitDecision.ring_record_sizes; 0:
-  // any size.
-  RingReader(void* ring, uint32_t half_bytes, uint64_t sizes, Patience patience);
-  RingReader(void* ring, uint32_t half_bytes, uint64_t sizes)
-      : RingReader(ring, half_bytes, sizes, Patience()) {}
+  // What may be in a ring.
+  struct Shape {
+    uint32_t half_bytes = 0;
+    uint32_t sites = 0;  // numbered from 0
+    uint64_t sizes = 0;  // bit u: records of u units of 16 bytes; 0: any size
+  };
+
+  // `ring` is the header's address. May throw std::bad_alloc.
+  RingReader(void* ring, const Shape& shape, Patience patience);
+  RingReader(void* ring, const Shape& shape) : RingReader(ring, shape, Patience()) {}
 
   // Takes what is complete, from one half at most, without waiting. `now_ns` is any
   // clock that only goes forward.
@@ -71,7 +76,7 @@ class RingReader {
   // Whether a record is being waited for.
   bool waiting() const { return busy_ && position_ < end_; }
   const RingTotals& totals() const { return totals_; }
-  // Records read, by site; as long as the highest site seen needs.
+  // Records read, by site.
   const std::vector<uint64_t>& site_records() const { return site_records_; }
 
  private:
@@ -95,6 +100,7 @@ class RingReader {
 
   uint8_t* const ring_;
   const uint32_t half_bytes_;
+  const uint32_t sites_;
   const uint64_t sizes_;
   const Patience patience_;
   uint32_t least_, most_;  // of the sizes, bytes

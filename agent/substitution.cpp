@@ -86,8 +86,11 @@ std::unique_ptr<Substitute> Build(Runtime& runtime, const HelperCalls& hsa, hsa_
     }
     ApplyFixups(decision.fixups, load->counters.address(), &load->image);
     if (void* ring = load->counters.ring()) {
-      load->ring = std::make_shared<LoadRing>(load->load_id, ring, decision.buffer.ring_half_bytes,
-                                              decision.buffer.ring_record_sizes, runtime.batches);
+      const BufferLayout& layout = decision.buffer;
+      load->ring = std::make_shared<LoadRing>(
+          load->load_id, ring,
+          RingReader::Shape{layout.ring_half_bytes, layout.ring_sites, layout.ring_record_sizes},
+          runtime.batches);
     }
   }
   substitute->load = std::move(load);

@@ -89,6 +89,7 @@ struct BufferLayout {
   uint32_t ring_half_bytes = 0;
   uint64_t ring_offset = 0;        // bytes from the first counter
   uint64_t ring_record_sizes = 0;  // bit u: some records have u units of 16 bytes
+  uint32_t ring_sites = 0;         // that write records
 
   bool has_ring() const { return ring_half_bytes != 0; }
   uint64_t bytes() const {

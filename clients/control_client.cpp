@@ -85,6 +85,7 @@ RJDBI_CONTROL_METHOD(ListSites)
 RJDBI_CONTROL_METHOD(WhyNotAttached)
 RJDBI_CONTROL_METHOD(GetCoverage)
 RJDBI_CONTROL_METHOD(GetReport)
+RJDBI_CONTROL_METHOD(GetRecords)
 #undef RJDBI_CONTROL_METHOD
 
 }  // namespace rjdbi::clients

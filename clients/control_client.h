@@ -27,6 +27,7 @@ class ControlClient {
                               v1::WhyNotAttachedReply& reply);
   absl::Status GetCoverage(const v1::GetCoverageRequest& request, v1::GetCoverageReply& reply);
   absl::Status GetReport(const v1::GetReportRequest& request, v1::GetReportReply& reply);
+  absl::Status GetRecords(const v1::GetRecordsRequest& request, v1::GetRecordsReply& reply);
 
  private:
   struct Connection;

@@ -47,6 +47,12 @@ grpc::ServerBidiReactor<v1::AdmitRequest, v1::AdmitReply>* AdmissionService::Adm
 grpc::Status AdmissionService::Report(grpc::ServerContext* context,
                                       const v1::ReportRequest* request, v1::ReportReply*) {
   const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(kNobody);
+  for (const v1::RecordBatch& batch : request->batches()) {
+    const absl::StatusOr<OriginPtr> origin =
+        state_.ledger.OriginOf(request->session_id(), peer, batch);
+    if (!origin.ok()) return ToGrpc(origin.status());
+    if (*origin != nullptr) state_.records.Add(*origin, batch, UnixNanos());
+  }
   return ToGrpc(state_.ledger.Report(*request, peer));
 }
 

@@ -26,14 +26,17 @@ DecisionPtr TooLarge(const v1::ObjectHeader& header, uint64_t limit) {
   return decision;
 }
 
-// As AdmitDecision.ring_record_sizes has them.
-uint64_t RecordSizes(const v1::AdmissionRecord& record) {
+void FillRingShape(const v1::AdmissionRecord& record, v1::AdmitDecision& out) {
   uint64_t sizes = 0;
+  uint32_t sites = 0;
   for (const v1::Decision& decision : record.decisions()) {
+    if (!decision.has_record_layout()) continue;
     const uint32_t units = decision.record_layout().bytes() / RJDBI_RECORD_ALIGNMENT;
-    if (decision.has_record_layout() && units < 64) sizes |= uint64_t{1} << units;
+    if (units < 64) sizes |= uint64_t{1} << units;
+    sites = std::max(sites, decision.record_layout().site() + 1);
   }
-  return sizes;
+  out.set_ring_record_sizes(sizes);
+  out.set_ring_sites(sites);
 }
 
 }  // namespace
@@ -245,7 +248,7 @@ void AdmitStream::FillDecision(const Decision& decision, v1::AdmitDecision& out)
   out.set_counter_count(decision.record.counter_count());
   out.set_ring_offset(decision.record.ring_offset());
   out.set_ring_half_bytes(decision.record.ring_half_bytes());
-  out.set_ring_record_sizes(RecordSizes(decision.record));
+  FillRingShape(decision.record, out);
   for (const patch::WordFixup& fixup : decision.fixups) {
     v1::Fixup* item = out.add_fixups();
     item->set_file_offset(fixup.offset);

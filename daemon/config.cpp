@@ -210,6 +210,16 @@ std::vector<Key> MakeKeys() {
          return "";
        },
        [](const Config& c) { return absl::StrCat(c.policy.ring_half_bytes); }},
+      BytesKey(
+          "telemetry.max_bytes_per_second",
+          +[](Config& c) -> uint64_t& { return c.records.bytes_per_second; }, uint64_t{1} << 40),
+      BytesKey(
+          "telemetry.max_bytes_per_attachment",
+          +[](Config& c) -> uint64_t& { return c.records.bytes_per_attachment; },
+          uint64_t{1} << 40),
+      BytesKey(
+          "telemetry.max_bytes", +[](Config& c) -> uint64_t& { return c.records.bytes; },
+          uint64_t{1} << 40),
       Uint32Key("limits.max_sessions", &Config::max_sessions, 1),
       Uint32Key("limits.max_concurrent_admissions", &Config::max_concurrent_admissions, 0),
       Uint32Key("limits.upload_stall_ms", &Config::upload_stall_ms, 10),

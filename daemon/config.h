@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "contract/admission.h"
+#include "daemon/record_store.h"
 
 namespace rjdbi::daemon {
 
@@ -24,6 +25,7 @@ struct Config {
   uint32_t upload_stall_ms = 5000;     // without progress
   uint32_t upload_timeout_ms = 30000;  // for one whole object
   uint32_t report_interval_ms = 1000;
+  RecordLimits records;
   std::string log_level = "info";
   std::string log_format = "text";  // text, json
 };

@@ -431,7 +431,33 @@ grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReport
   for (const LoadRecord& load : view.loads) {
     for (const v1::SiteCount& count : CountsOf(load)) add(count);
   }
+  const auto add_losses = [&](v1::RecordLosses losses, const LoadRecord* load) {
+    const auto& ids = losses.attachment_ids();
+    if (std::none_of(ids.begin(), ids.end(), [&](const auto& id) { return current.Wants(id); })) {
+      return;
+    }
+    if (load != nullptr) {
+      losses.set_session_id(load->session_id);
+      losses.set_load_id(load->load_id);
+      losses.set_code_object_sha256(load->sha256);
+    }
+    *reply->add_record_losses() = std::move(losses);
+  };
+  if (view.kept->processes() > 0) add_losses(view.kept->record_losses(), nullptr);
+  for (const LoadRecord& load : view.loads) {
+    if (load.records != nullptr && load.in_place()) add_losses(load.records->Losses(), &load);
+  }
   FillCoverage(*request, view, *reply->mutable_coverage());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::GetRecords(grpc::ServerContext*, const v1::GetRecordsRequest* request,
+                                        v1::GetRecordsReply* reply) {
+  if (absl::Status s = CheckNames(*request); !s.ok()) return ToGrpc(s);
+  Current current(state_.attachments, request->include_detached(), request->attachment_id());
+  state_.records.Get(
+      *request, [&](const std::string& id) { return current.Wants(id); }, *reply);
+  for (const std::string& id : current.detached()) reply->add_detached_attachments(id);
   return grpc::Status::OK;
 }
 

@@ -34,6 +34,8 @@ class ControlService final : public v1::Control::Service {
                            v1::GetCoverageReply*) override;
   grpc::Status GetReport(grpc::ServerContext*, const v1::GetReportRequest*,
                          v1::GetReportReply*) override;
+  grpc::Status GetRecords(grpc::ServerContext*, const v1::GetRecordsRequest*,
+                          v1::GetRecordsReply*) override;
 
  private:
   // Request: GetCoverageRequest or GetReportRequest, whose filters are the same.

@@ -23,7 +23,9 @@ DaemonState::DaemonState(const Config& config, const std::string& state_director
             state_directory.empty() ? std::min(config.cache_max_bytes, kMemoryCacheBytes)
                                     : config.cache_max_bytes),
       attachments(Below(state_directory, "attachments.jsonl")),
-      ledger(config.max_sessions),
+      records(config.records),
+      ledger(config.max_sessions,
+             [this](const LoadRecords& forgotten) { records.Forget(forgotten); }),
       uploads(config.max_upload_bytes_in_flight),
       processes([this](const std::string& session_id) {
         if (ledger.Close(session_id, false)) {
@@ -57,6 +59,7 @@ std::shared_ptr<const Config> DaemonState::config() const {
 
 void DaemonState::Reload(const Config& config) {
   ledger.set_max_sessions(config.max_sessions);
+  records.set_limits(config.records);
   const std::lock_guard lock(mutex_);
   config_ = std::make_shared<Config>(config);
 }

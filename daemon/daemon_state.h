@@ -13,6 +13,7 @@
 #include "daemon/ledger.h"
 #include "daemon/peer.h"
 #include "daemon/process_monitor.h"
+#include "daemon/record_store.h"
 #include "daemon/upload.h"
 
 namespace rjdbi::daemon {
@@ -29,6 +30,7 @@ class DaemonState {
 
   BlobStore blobs;
   AttachmentStore attachments;
+  RecordStore records;
   Ledger ledger;
   PeerRegistry peers;
   UploadGate uploads;

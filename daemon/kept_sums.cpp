@@ -27,6 +27,25 @@ KeptSums::OfAttachment& KeptSums::Of(const std::string& id) {
   return of;
 }
 
+void AddRecords(v1::RecordCounts& sum, const v1::RecordCounts& more) {
+  sum.set_device_full(sum.device_full() + more.device_full());
+  sum.set_read(sum.read() + more.read());
+  sum.set_received(sum.received() + more.received());
+  sum.set_rate_limited(sum.rate_limited() + more.rate_limited());
+  sum.set_dropped(sum.dropped() + more.dropped());
+  sum.set_stored(sum.stored() + more.stored());
+}
+
+void AddLosses(v1::RecordLosses& sum, const v1::RecordLosses& more) {
+  sum.set_written(sum.written() + more.written());
+  sum.set_received(sum.received() + more.received());
+  sum.set_agent_queue(sum.agent_queue() + more.agent_queue());
+  sum.set_undelivered(sum.undelivered() + more.undelivered());
+  sum.set_on_the_way(sum.on_the_way() + more.on_the_way());
+  sum.set_rejected(sum.rejected() + more.rejected());
+  sum.set_unfinished_bytes(sum.unfinished_bytes() + more.unfinished_bytes());
+}
+
 void KeptSums::AddCount(v1::SiteCount count) {
   OfAttachment& of = Of(count.attachment_id());
   auto place = std::tuple(count.code_object_sha256(), count.location().kernel(),
@@ -44,6 +63,7 @@ void KeptSums::AddCount(v1::SiteCount count) {
     return;
   }
   found->second.set_count(found->second.count() + count.count());
+  if (count.has_records()) AddRecords(*found->second.mutable_records(), count.records());
   found->second.set_final(found->second.final() && count.final());
 }
 
@@ -67,11 +87,22 @@ void KeptSums::Add(const LoadRecord& load) {
   for (const v1::Coverage& part : load.decision->record.coverage()) {
     AddCoverage(load, CoverageOf(load, part));
   }
+  if (load.records != nullptr) {
+    const v1::RecordLosses losses = load.records->Losses();
+    AddLosses(record_losses_, losses);
+    for (const std::string& id : losses.attachment_ids()) record_attachments_.insert(id);
+  }
   if (load.decision->record.object_violations().empty() || load.question == nullptr) return;
   for (const std::string& id : load.question->ids) {
     std::set<std::string>& objects = Of(id).refused_objects;
     if (objects.size() < kMaxRefusedObjects) objects.insert(load.sha256);
   }
+}
+
+v1::RecordLosses KeptSums::record_losses() const {
+  v1::RecordLosses losses = record_losses_;
+  for (const std::string& id : record_attachments_) losses.add_attachment_ids(id);
+  return losses;
 }
 
 }  // namespace rjdbi::daemon

@@ -41,6 +41,8 @@ class KeptSums {
   void Add(const LoadRecord& load);
 
   const std::map<std::string, OfAttachment>& attachments() const { return attachments_; }
+  // Of all loads together, with the attachments that it may be of.
+  v1::RecordLosses record_losses() const;
   uint64_t processes() const { return processes_; }
   uint64_t gaps() const { return gaps_; }
 
@@ -51,6 +53,8 @@ class KeptSums {
 
   size_t max_places_, max_attachments_;
   std::map<std::string, OfAttachment> attachments_;
+  v1::RecordLosses record_losses_;
+  std::set<std::string> record_attachments_;
   size_t places_ = 0;
   uint64_t processes_ = 0, gaps_ = 0, clock_ = 0;
 };

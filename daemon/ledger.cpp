@@ -91,9 +91,13 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   const std::string hex = Hex(header.sha256());
   Load& load = session.loads[header.load_id()];
   load = Load();
-  load.record = {
-      session.summary.id(),    header.load_id(), hex, decision, std::move(question), {}, false,
-      v1::GAP_KIND_UNSPECIFIED};
+  load.record.session_id = session.summary.id();
+  load.record.load_id = header.load_id();
+  load.record.sha256 = hex;
+  load.record.decision = decision;
+  load.record.question = std::move(question);
+  load.record.records = LoadRecords::Make(decision, load.record.question);
+  load.origin = MakeOrigin(session, load.record);
   if (decision != nullptr) load.record.counters.resize(decision->record.counter_count());
 
   session.summary.set_code_objects(session.summary.code_objects() + 1);
@@ -120,6 +124,40 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   return absl::OkStatus();
 }
 
+OriginPtr Ledger::MakeOrigin(const SessionState& session, const LoadRecord& load) const {
+  if (load.records == nullptr) return nullptr;
+  auto origin = std::make_shared<RecordOrigin>();
+  origin->session_id = load.session_id;
+  origin->records = load.records;
+  origin->rate = session.rate;
+  for (const LoadRecords::Site& site : load.records->sites()) {
+    v1::RecordSource& source = origin->sources.emplace_back();
+    if (site.decision == nullptr) continue;
+    source.set_session_id(load.session_id);
+    source.set_load_id(load.load_id);
+    source.set_pid(session.summary.pid());
+    source.set_executable(session.summary.executable());
+    source.set_code_object_sha256(load.sha256);
+    source.set_isa(load.decision->record.isa());
+    source.set_attachment_id(load.question->ids[site.attachment]);
+    source.set_probe(load.question->wanted[site.attachment].spec().probe());
+    *source.mutable_location() = site.decision->site().location();
+    *source.mutable_layout() = site.decision->record_layout();
+  }
+  return origin;
+}
+
+absl::StatusOr<OriginPtr> Ledger::OriginOf(const std::string& session_id, const PeerIdentity& peer,
+                                           const v1::RecordBatch& batch) {
+  const std::lock_guard lock(mutex_);
+  SessionState* session = FindOpen(session_id, peer);
+  if (session == nullptr) return absl::NotFoundError("no such session of this process");
+  const auto load = session->loads.find(batch.load_id());
+  if (load != session->loads.end() && load->second.origin != nullptr) return load->second.origin;
+  session->summary.set_unknown_records(session->summary.unknown_records() + batch.count());
+  return OriginPtr();
+}
+
 absl::Status Ledger::TakeCounters(SessionState& session, const v1::LoadCounters& counters) {
   const auto found = session.loads.find(counters.load_id());
   if (found == session.loads.end()) {
@@ -137,6 +175,7 @@ absl::Status Ledger::TakeCounters(SessionState& session, const v1::LoadCounters&
   load.sequence = counters.sequence();
   load.record.final = load.record.final || counters.final();
   load.record.counters.assign(counters.counters().begin(), counters.counters().end());
+  if (load.record.records != nullptr) load.record.records->NoteTotals(counters, counters.final());
   return absl::OkStatus();
 }
 
@@ -189,7 +228,10 @@ bool Ledger::Close(const std::string& id, bool cleanly) {
   // Without a goodbye the last report is missing: what is known stays a lower
   // bound.
   if (cleanly) {
-    for (auto& [load_id, load] : session.loads) load.record.final = true;
+    for (auto& [load_id, load] : session.loads) {
+      load.record.final = true;
+      if (load.record.records != nullptr) load.record.records->NoteTotals({}, /*final=*/true);
+    }
   }
   closed_.push_back(std::move(session));
   open_.erase(found);
@@ -204,7 +246,10 @@ void Ledger::FoldOldest() {
   kept_handed_out_ = false;
   const SessionState& oldest = closed_.front();
   kept_->AddProcess(oldest.summary.gaps());
-  for (const auto& [id, load] : oldest.loads) kept_->Add(load.record);
+  for (const auto& [id, load] : oldest.loads) {
+    if (load.record.records != nullptr) forget_(*load.record.records);
+    kept_->Add(load.record);
+  }
   closed_.pop_front();
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -17,6 +18,7 @@
 #include "daemon/kept_sums.h"
 #include "daemon/load_record.h"
 #include "daemon/peer.h"
+#include "daemon/record_store.h"
 #include "rjdbi/v1/admission.pb.h"
 #include "rjdbi/v1/control.pb.h"
 
@@ -39,7 +41,10 @@ struct LedgerView {
 
 class Ledger {
  public:
-  explicit Ledger(uint32_t max_sessions) : max_sessions_(max_sessions) {}
+  // `forget(records)`: a load is no longer listed, and its records with it.
+  using Forget = std::function<void(const LoadRecords&)>;
+  Ledger(uint32_t max_sessions, Forget forget)
+      : max_sessions_(max_sessions), forget_(std::move(forget)) {}
 
   void set_max_sessions(uint32_t n);
   // RESOURCE_EXHAUSTED when too many are open.
@@ -52,6 +57,10 @@ class Ledger {
   // NOT_FOUND; INVALID_ARGUMENT for an unknown load or a wrong number of
   // counters (the rest of the report has been taken).
   absl::Status Report(const v1::ReportRequest& request, const PeerIdentity& peer);
+  // Where the batch's records come from; nullptr: a load that is not known, or has none.
+  // NOT_FOUND, as Report.
+  absl::StatusOr<OriginPtr> OriginOf(const std::string& session_id, const PeerIdentity& peer,
+                                     const v1::RecordBatch& batch);
   // False: it was not open.
   bool Close(const std::string& id, bool cleanly);
 
@@ -66,6 +75,7 @@ class Ledger {
  private:
   struct Load {
     LoadRecord record;
+    OriginPtr origin;  // of its records; nullptr: it has none
     uint64_t sequence = 0;
     bool reported = false;
   };
@@ -75,7 +85,9 @@ class Ledger {
     PeerIdentity peer;
     std::map<uint64_t, Load> loads;
     std::deque<v1::Gap> gaps;  // the newest; the total is in the summary
+    std::shared_ptr<RateLimit> rate = std::make_shared<RateLimit>();  // of its records
   };
+  OriginPtr MakeOrigin(const SessionState& session, const LoadRecord& load) const;
   SessionState* FindOpen(const std::string& id, const PeerIdentity& peer);
   absl::Status TakeCounters(SessionState& session, const v1::LoadCounters& counters);
   void NoteOriginalLoaded(const PeerIdentity& peer, const v1::Gap& gap);
@@ -84,6 +96,7 @@ class Ledger {
 
   mutable std::mutex mutex_;
   uint32_t max_sessions_;
+  const Forget forget_;
   std::map<std::string, SessionState> open_;  // by raw id
   std::deque<SessionState> closed_;           // oldest first
   std::shared_ptr<KeptSums> kept_ = std::make_shared<KeptSums>();

@@ -79,6 +79,10 @@ std::vector<v1::SiteCount> CountsOf(const LoadRecord& load) {
     count.set_code_object_sha256(load.sha256);
     count.set_load_id(load.load_id);
     count.set_final(load.final);
+    if (!decision.has_record_layout() || load.records == nullptr) continue;
+    *count.mutable_record_layout() = decision.record_layout();
+    *count.mutable_records() = load.records->Counts(decision.record_layout().site(), count.count());
+    count.set_count(count.records().device_full() + count.records().read());
   }
   return counts;
 }

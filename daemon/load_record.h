@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/decider.h"
+#include "daemon/load_records.h"
 #include "rjdbi/v1/admission.pb.h"
 #include "rjdbi/v1/control.pb.h"
 
@@ -21,6 +22,7 @@ struct LoadRecord {
   std::shared_ptr<const Question> question;  // attachment "#i" is question->ids[i]
   std::vector<uint64_t> counters;
   bool final = false;
+  std::shared_ptr<LoadRecords> records;  // nullptr: no site writes any
   // Set when the process loaded the original after all, in spite of `decision`.
   v1::GapKind not_in_place = v1::GAP_KIND_UNSPECIFIED;
 

@@ -337,7 +337,7 @@ Fault DaemonClient::Report(const std::vector<LoadCounters>& loads, const std::ve
     while (fault.ok() && (load < loads.size() || gap < gaps.size())) {
       size_t load_end = load;
       for (size_t words = 0; load_end < loads.size(); ++load_end) {
-        words += loads[load_end].counters.size();
+        words += loads[load_end].counters.size() + loads[load_end].records.site_records.size();
         if (load_end > load && words > kReportCounters) break;
       }
       size_t gap_end = std::min(gaps.size(), gap + kReportGaps);

@@ -128,6 +128,7 @@ bool EncodeBatchList(pb_ostream_t* stream, const pb_field_t* field, void* const*
     message.written = batch.written;
     message.lost_agent_queue = batch.lost_agent_queue;
     message.unfinished_bytes = batch.unfinished_bytes;
+    message.count = batch.count;
     if (!pb_encode_tag_for_field(stream, field) ||
         !pb_encode_submessage(stream, rjdbi_v1_RecordBatch_fields, &message)) {
       return false;
@@ -249,8 +250,8 @@ bool RingInRange(const BufferLayout& buffer) {
   const uint64_t counters = uint64_t{buffer.counter_count} * sizeof(uint64_t);
   const uint32_t half = buffer.ring_half_bytes;
   return half >= RJDBI_RING_LEAST_HALF_BYTES && half <= RJDBI_RING_MOST_HALF_BYTES &&
-         (half & (half - 1)) == 0 && buffer.ring_offset % RJDBI_RING_ALIGNMENT == 0 &&
-         buffer.ring_offset >= counters &&
+         (half & (half - 1)) == 0 && buffer.ring_sites <= RJDBI_RECORD_MOST_SITES &&
+         buffer.ring_offset % RJDBI_RING_ALIGNMENT == 0 && buffer.ring_offset >= counters &&
          buffer.ring_offset - counters < kMostRingSlack;
 }
 
@@ -296,6 +297,7 @@ void TakeDecision(const rjdbi_v1_AdmitDecision& message, Decision* decision) {
   decision->buffer.ring_offset = message.ring_offset;
   decision->buffer.ring_half_bytes = message.ring_half_bytes;
   decision->buffer.ring_record_sizes = message.ring_record_sizes;
+  decision->buffer.ring_sites = message.ring_sites;
   decision->has_patched_digest = message.patched_sha256.size == decision->patched_digest.size();
   if (decision->has_patched_digest) {
     std::memcpy(decision->patched_digest.data(), message.patched_sha256.bytes,
