@@ -56,7 +56,7 @@ std::string Bash(const CLI::App& app) {
       " \" in *\" $w \"*) verb=$w; break ;; esac\n"
       "  done\n"
       "  case $before in\n"
-      "    -o|--output) COMPREPLY=($(compgen -W 'table json' -- \"$word\")); return ;;\n"
+      "    -o|--output) COMPREPLY=($(compgen -W 'table json csv' -- \"$word\")); return ;;\n"
       "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$word\")); return ;;\n"
       "    --probe) COMPREPLY=($(compgen -W 'nop count-waves count-lanes block-count"
       " sabotage' -- \"$word\")); return ;;\n"

@@ -33,6 +33,7 @@ struct Arguments {
   std::string kernel, file, hash, sites, id, shell;
   std::optional<std::string> offset;
   Filter filter;
+  RecordsOptions records;
   RunOptions run;
   AdmitOptions admit;
   PerturbationOptions perturbation;
@@ -166,6 +167,16 @@ void AddQueries(CLI::App& app, Arguments& a) {
   verb->add_flag_callback(
           "--summary", [&a] { a.filter.by = Filter::By::kKernel; }, "The same as --by kernel")
       ->excludes(by);
+
+  verb = Verb(app, a, "records", "Trace records, one line each", [&a](const Context& c) {
+    a.records.filter = a.filter;
+    return Records(c, a.records);
+  });
+  AddFilter(verb, a);
+  verb->add_option("--last", a.records.last, "Only so many, the newest")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  verb->add_flag("--follow", a.records.follow, "Go on with those that come in");
 
   verb = Verb(app, a, "explain", "What a constraint id means",
               [&a](const Context& c) { return Explain(c, a.id); });
@@ -317,7 +328,8 @@ int Main(int argc, char** argv) {
   CLI::App app("rjctl asks rjdbid which probes are in the GPU code that processes run.", "rjctl");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("rjctl ") + RJDBI_VERSION);
-  app.add_option("-o,--output", a.format, "table or json")->check(CLI::IsMember({"table", "json"}));
+  app.add_option("-o,--output", a.format, "table or json; of records also csv")
+      ->check(CLI::IsMember({"table", "json", "csv"}));
   app.add_option("--color", a.output.color, "auto, always, never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   app.add_option("--socket", a.socket, "rjdbid's control socket (RJDBI_CONTROL_SOCKET)")
@@ -336,7 +348,11 @@ int Main(int argc, char** argv) {
     return UsageError(app, e, argc, argv);
   }
   a.output.json = a.format == "json";
+  a.output.csv = a.format == "csv";
   const Output out(a.output);
+  if (a.output.csv && !app.got_subcommand("records")) {
+    return out.FailUsage("csv is for records; other verbs have table and json");
+  }
   const Context context{out, a.socket};
   if (const std::string* bad = NotUtf8(a)) {
     return out.FailUsage(absl::StrCat("'", *bad, "' is not UTF-8, so nothing can match it"));

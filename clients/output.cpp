@@ -56,7 +56,7 @@ void Output::Print(const std::string& text) const {
 }
 
 void Output::Note(const std::string& text) const {
-  if (options_.json) return;
+  if (options_.json || options_.csv) return;
   std::fflush(stdout);  // in the order in which it was said
   std::fprintf(stderr, "%s\n", text.c_str());
 }
@@ -72,6 +72,13 @@ void Output::Json(const google::protobuf::Message& message) const {
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
   Print(text);
+}
+
+void Output::JsonLine(const google::protobuf::Message& message) const {
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text);
+  if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
+  Print(text + "\n");
 }
 
 int Output::Fail(const absl::Status& status) const {
@@ -117,12 +124,20 @@ void Output::Violations(const google::protobuf::RepeatedPtrField<v1::Violation>&
 void Output::Table(const std::vector<std::string>& header,
                    const std::vector<std::vector<std::string>>& rows,
                    const std::vector<size_t>& right) const {
-  std::vector<size_t> widths(header.size());
-  for (size_t i = 0; i < header.size(); ++i) widths[i] = Width(header[i]);
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
-  }
-  Print(Bold(Row(header, widths, right)));
+  std::vector<size_t> widths;
+  TablePart(header, rows, right, widths);
+}
+
+void Output::TablePart(const std::vector<std::string>& header,
+                       const std::vector<std::vector<std::string>>& rows,
+                       const std::vector<size_t>& right, std::vector<size_t>& widths) const {
+  const auto widen = [&widths](const std::vector<std::string>& cells) {
+    widths.resize(std::max(widths.size(), cells.size()));
+    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], Width(cells[i]));
+  };
+  widen(header);
+  for (const auto& row : rows) widen(row);
+  if (!header.empty()) Print(Bold(Row(header, widths, right)));
   for (const auto& row : rows) Print(Row(row, widths, right));
 }
 

@@ -26,6 +26,7 @@ enum ExitCode {
 
 struct OutputOptions {
   bool json = false;
+  bool csv = false;
   std::string color = "auto";  // always, never
 };
 
@@ -34,13 +35,15 @@ class Output {
   explicit Output(const OutputOptions& options);
 
   bool json() const { return options_.json; }
+  bool csv() const { return options_.csv; }
   contract::RenderOptions render() const { return {out_colour_}; }
   contract::RenderOptions render_error() const { return {err_colour_}; }
 
   void Print(const std::string& text) const;  // data
-  void Note(const std::string& text) const;   // one line for people; silent in JSON mode
-  void Warn(const std::string& text) const;   // one line, in JSON mode too
-  void Json(const google::protobuf::Message& message) const;  // one whole object
+  void Note(const std::string& text) const;   // one line for people; only in table mode
+  void Warn(const std::string& text) const;   // one line, always
+  void Json(const google::protobuf::Message& message) const;      // one whole object
+  void JsonLine(const google::protobuf::Message& message) const;  // the same on one line
   // "error: ..." (JSON mode: {"error": {...}} on standard output); the exit code.
   int Fail(const absl::Status& status) const;
   int FailUsage(const std::string& message) const;
@@ -51,6 +54,11 @@ class Output {
   void Table(const std::vector<std::string>& header,
              const std::vector<std::vector<std::string>>& rows,
              const std::vector<size_t>& right = {}) const;
+  // A table that comes in parts: `header` for the first one only; `widths` is kept from
+  // part to part.
+  void TablePart(const std::vector<std::string>& header,
+                 const std::vector<std::vector<std::string>>& rows,
+                 const std::vector<size_t>& right, std::vector<size_t>& widths) const;
   std::string Bold(const std::string& text) const;
 
  private:

@@ -26,6 +26,12 @@ struct Filter {
   bool all = false;   // what detached attachments have left, too, and every zero row
 };
 
+struct RecordsOptions {
+  Filter filter;
+  uint64_t last = 0;  // 0: all that the daemon holds
+  bool follow = false;
+};
+
 struct RunOptions {
   std::string agent_library, agent_socket;
   int deadline_ms = 0;  // 0: RJDBI_DEADLINE_MS, or what somebody who asked for probes will wait
@@ -56,6 +62,7 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
                    std::optional<uint64_t> offset, bool all);
 int Coverage(const Context& context, const Filter& filter);
 int Report(const Context& context, const Filter& filter);
+int Records(const Context& context, const RecordsOptions& options);
 // file "": ask the daemon.
 int Kernels(const Context& context, const std::string& file, const std::string& hash,
             const std::string& kernel);

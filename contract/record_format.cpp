@@ -5,7 +5,8 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::contract {
@@ -235,6 +236,29 @@ BankUse LdsBankUse(const Record& record, uint32_t access_bytes, uint32_t banks) 
     use.least += static_cast<uint32_t>((words.size() + banks - 1) / banks);
   }
   return use;
+}
+
+uint32_t LdsBanks(const std::string& isa) {
+  struct Row {
+    absl::string_view family;
+    uint32_t banks;
+  };
+  static constexpr Row kRows[] = {
+      {"gfx950", 64},  // CDNA4 whitepaper: 160 KB, twice the read bandwidth of CDNA3
+      {"gfx9", 32},    // Vega ISA 10.1 and CDNA2 ISA 11.1: 32 banks of 512 words
+      // RDNA ISAs, "Data Share", 12.1: 64 banks in two sets of 32; a wavefront's access
+      // goes to the set of its half of the workgroup processor, or over both by turns.
+      {"gfx10", 32},
+      {"gfx11", 32},
+      {"gfx12", 32},
+  };
+  const size_t at = isa.rfind("gfx");
+  if (at == std::string::npos) return 0;
+  const std::string processor = isa.substr(at);
+  for (const Row& row : kRows) {
+    if (absl::StartsWith(processor, row.family)) return row.banks;
+  }
+  return 0;
 }
 
 }  // namespace rjdbi::contract

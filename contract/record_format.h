@@ -20,7 +20,7 @@ struct Record {
   // ADDRESS and VALUE records of a register by lane: one entry for each lane in EXEC.
   struct Lane {
     uint32_t lane = 0;
-    uint64_t value = 0;  // the register, or the address
+    uint64_t value = 0;              // the register, or the address
     std::optional<uint64_t> second;  // the second address of an access with two
   };
   std::vector<Lane> lanes;

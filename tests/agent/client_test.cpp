@@ -544,6 +544,88 @@ TEST_F(ClientTest, ReportCarriesCountersAndGaps) {
   EXPECT_EQ(report.gaps(0).load_id(), 8u);
 }
 
+TEST_F(ClientTest, ReportCarriesWhatBecameOfRecords) {
+  FakeDaemon daemon(socket_.path(), {});
+  LoadCounters load{7, 3, {1}, false};
+  load.records = {{3, 0, 4}, 7, 2, 48};
+  ASSERT_TRUE(client_->Report({load}, {}, kPatientMs * kNsPerMs, false).ok());
+  ASSERT_EQ(daemon.reports().size(), 1u);
+  const v1::LoadCounters& heard = daemon.reports()[0].loads(0);
+  EXPECT_THAT(heard.site_records(), ::testing::ElementsAre(3u, 0u, 4u));
+  EXPECT_EQ(heard.lost_agent_queue(), 2u);
+  EXPECT_EQ(heard.unfinished_bytes(), 48u);
+}
+
+TEST_F(ClientTest, BatchesCarryRecordsAsTheyAre) {
+  FakeDaemon daemon(socket_.path(), {});
+  std::vector<RecordBatch> batches(2);
+  batches[0] = {.load_id = 7,
+                .sequence = 9,
+                .records = WireBytes(320, 0xa5),
+                .count = 10,
+                .written = 100,
+                .lost_agent_queue = 20,
+                .unfinished_bytes = 32};
+  batches[1].load_id = 8;
+  batches[1].records = {1, 2, 3};
+  ASSERT_TRUE(client_->ReportBatches(batches, kPatientMs * kNsPerMs, false).ok());
+  ASSERT_EQ(daemon.reports().size(), 1u);
+  ASSERT_EQ(daemon.reports()[0].batches_size(), 2);
+  const v1::RecordBatch& heard = daemon.reports()[0].batches(0);
+  EXPECT_EQ(heard.load_id(), 7u);
+  EXPECT_EQ(heard.sequence(), 9u);
+  EXPECT_EQ(heard.records(), std::string(320, '\xa5'));
+  EXPECT_EQ(heard.count(), 10u);
+  EXPECT_EQ(heard.written(), 100u);
+  EXPECT_EQ(heard.lost_agent_queue(), 20u);
+  EXPECT_EQ(heard.unfinished_bytes(), 32u);
+  EXPECT_EQ(daemon.reports()[0].batches(1).records(), std::string("\x01\x02\x03"));
+}
+
+struct RingCase {
+  const char* what;
+  uint64_t offset;
+  uint32_t half_bytes, sites;
+  bool good;
+};
+
+TEST_F(ClientTest, ARingIsCheckedBeforeItIsAllocated) {
+  const RingCase cases[] = {
+      {"none", 0, 0, 0, true},
+      {"behind two counters", 256, 4096, 1, true},
+      {"the largest", 256, 1u << 28, 1u << 20, true},
+      {"not aligned", 264, 4096, 1, false},
+      {"over the counters", 0, 4096, 1, false},
+      {"far away", 1 << 20, 4096, 1, false},
+      {"too small", 256, 2048, 1, false},
+      {"no power of two", 256, 4096 + 64, 1, false},
+      {"too large", 256, 1u << 29, 1, false},
+      {"too many sites", 256, 4096, (1u << 20) + 1, false},
+      {"an offset without a ring", 256, 0, 0, false},
+  };
+  for (const RingCase& c : cases) {
+    SCOPED_TRACE(c.what);
+    SocketPath socket;
+    Script script = Patched(Object(100));
+    script.decision.set_ring_offset(c.offset);
+    script.decision.set_ring_half_bytes(c.half_bytes);
+    script.decision.set_ring_sites(c.sites);
+    script.decision.set_ring_record_sizes(4);
+    FakeDaemon daemon(socket.path(), script);
+    config_.socket_path = socket.path();
+    NewClient(kPatientMs);
+    Decision decision;
+    const Fault fault = Admit(Object(5000), &decision);
+    EXPECT_EQ(fault.kind, c.good ? FaultKind::kNone : FaultKind::kProtocol) << fault.detail;
+    if (!c.good) continue;
+    EXPECT_EQ(decision.buffer.ring_half_bytes, c.half_bytes);
+    EXPECT_EQ(decision.buffer.ring_sites, c.sites);
+    EXPECT_EQ(decision.buffer.ring_record_sizes, 4u);
+    EXPECT_EQ(decision.buffer.bytes(),
+              c.half_bytes == 0 ? 16u : c.offset + 256 + 2ull * c.half_bytes + 1024);
+  }
+}
+
 TEST_F(ClientTest, LargeReportsAreSplit) {
   FakeDaemon daemon(socket_.path(), {});
   std::vector<LoadCounters> loads;
