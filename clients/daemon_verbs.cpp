@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clients/record_report.h"
 #include "clients/verbs.h"
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
@@ -416,10 +417,28 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filte
         "(rjctl status says which).\n");
   }
   out.Print("\n");
+  PrintRecords(out, reply);
   PrintCoverage(out, reply.coverage(), filter.all);
 }
 
+v1::GetRecordsRequest RecordsOf(const v1::GetReportRequest& request) {
+  v1::GetRecordsRequest records;
+  records.set_attachment_id(request.attachment_id());
+  records.set_kernel_glob(request.kernel_glob());
+  records.set_session_id(request.session_id());
+  records.set_include_detached(request.include_detached());
+  return records;
+}
+
 namespace {
+
+absl::Status AddMore(ControlClient&, const v1::GetCoverageRequest&, v1::GetCoverageReply&) {
+  return absl::OkStatus();
+}
+absl::Status AddMore(ControlClient& client, const v1::GetReportRequest& request,
+                     v1::GetReportReply& reply) {
+  return SummariseRecords(client, RecordsOf(request), reply);
+}
 
 const v1::GetCoverageReply& CoverageIn(const v1::GetCoverageReply& reply) { return reply; }
 const v1::GetCoverageReply& CoverageIn(const v1::GetReportReply& reply) { return reply.coverage(); }
@@ -436,7 +455,9 @@ int Query(const Context& context, const Filter& filter,
   request.set_include_detached(filter.all);
   Reply reply;
   ControlClient client(context.control_socket);
-  if (absl::Status s = (client.*ask)(request, reply); !s.ok()) return context.out.Fail(s);
+  absl::Status s = (client.*ask)(request, reply);
+  if (s.ok()) s = AddMore(client, request, reply);
+  if (!s.ok()) return context.out.Fail(s);
   const v1::GetCoverageReply& coverage = CoverageIn(reply);
   if (context.out.json()) {
     context.out.Json(reply);

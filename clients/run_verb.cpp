@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "clients/record_report.h"
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
 #include "contract/coverage.h"
@@ -191,7 +192,9 @@ absl::Status GetReports(ControlClient& client, const std::vector<std::string>& i
   }
   for (const v1::GetReportRequest& request : requests) {
     v1::GetReportReply reply;
-    if (absl::Status s = client.GetReport(request, reply); !s.ok()) return s;
+    absl::Status s = client.GetReport(request, reply);
+    if (s.ok()) s = SummariseRecords(client, RecordsOf(request), reply);
+    if (!s.ok()) return s;
     // Gaps belong to processes: each reply repeats them.
     if (merged.counts_size() > 0 || merged.has_coverage()) {
       reply.mutable_coverage()->clear_gaps();

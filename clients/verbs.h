@@ -75,6 +75,8 @@ int Run(const Context& context, const RunOptions& options);
 
 // 0, 3 or 4: see rjctl(1).
 int CoverageExit(const v1::GetCoverageReply& reply);
+// The records that a report's counts are about.
+v1::GetRecordsRequest RecordsOf(const v1::GetReportRequest& request);
 // Of the filter: what to print, not what was asked.
 void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter);
 
