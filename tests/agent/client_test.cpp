@@ -550,7 +550,7 @@ TEST_F(ClientTest, ReportCarriesWhatBecameOfRecords) {
   load.records = {{3, 0, 4}, 7, 2, 48};
   ASSERT_TRUE(client_->Report({load}, {}, kPatientMs * kNsPerMs, false).ok());
   ASSERT_EQ(daemon.reports().size(), 1u);
-  const v1::LoadCounters& heard = daemon.reports()[0].loads(0);
+  const v1::LoadCounters heard = daemon.reports()[0].loads(0);
   EXPECT_THAT(heard.site_records(), ::testing::ElementsAre(3u, 0u, 4u));
   EXPECT_EQ(heard.lost_agent_queue(), 2u);
   EXPECT_EQ(heard.unfinished_bytes(), 48u);
@@ -571,7 +571,7 @@ TEST_F(ClientTest, BatchesCarryRecordsAsTheyAre) {
   ASSERT_TRUE(client_->ReportBatches(batches, kPatientMs * kNsPerMs, false).ok());
   ASSERT_EQ(daemon.reports().size(), 1u);
   ASSERT_EQ(daemon.reports()[0].batches_size(), 2);
-  const v1::RecordBatch& heard = daemon.reports()[0].batches(0);
+  const v1::RecordBatch heard = daemon.reports()[0].batches(0);
   EXPECT_EQ(heard.load_id(), 7u);
   EXPECT_EQ(heard.sequence(), 9u);
   EXPECT_EQ(heard.records(), std::string(320, '\xa5'));
