@@ -15,6 +15,7 @@ PROGRAMS = {}
 # each of them must have, and how many there are.
 CASES = {
     "admission_bench": ("gfx90a/small", {"times_objdump"}, 5),
+    "drain_bench": (".", {"records_per_s", "times_memcpy"}, 6),
     "load_bench": ("process_start|load/gfx90a/small", {"over_plain_x"}, 5),
     "probe_cost_bench": ("vector_add/gfx90a", {"wave_instructions_x", "sites_attached"}, 3),
     "softgpu_bench": ("Divergent/gfx90a", {"lane_instructions"}, 1),
@@ -42,6 +43,9 @@ class BenchSmoke(unittest.TestCase):
 
     def test_admission(self):
         self.check("admission_bench")
+
+    def test_drain(self):
+        self.check("drain_bench")
 
     def test_load(self):
         self.check("load_bench")
