@@ -14,6 +14,7 @@
 
 #include "absl/strings/escaping.h"
 #include "contract/occupancy.h"
+#include "contract/seams.h"
 #include "contract/text.h"
 #include "contract/validate_clone.h"
 
@@ -87,6 +88,9 @@ class Validator {
   void CheckClauses();
   void CheckCopies();
   void CheckClones();
+  void CheckSeams();
+  void CheckSeam(const SitePlan& plan);
+  bool HasMatrixInstructions(const KernelAnalysis& kernel);
   void CheckClone(const KernelAnalysis& kernel, const std::vector<size_t>& indices);
   std::optional<uint64_t> FollowBranches(patch::Isa& isa, uint64_t vaddr, bool at_anchor,
                                          uint64_t stop, uint32_t* executed);
@@ -100,6 +104,7 @@ class Validator {
   struct SequenceFacts {
     uint32_t instructions = 0;
     RegisterSet used;
+    std::optional<std::string> seam_hazard;
   };
   const SequenceFacts& FactsOf(patch::Isa& isa, const std::vector<uint8_t>& sequence);
   void CheckDescriptors();
@@ -136,6 +141,7 @@ class Validator {
   std::vector<ByteRange> allowed_;  // file ranges of the original that may differ
   std::vector<WordFixup> expected_fixups_;
   std::map<std::pair<patch::Isa*, std::string_view>, SequenceFacts> sequences_;  // of plans_
+  std::unordered_map<const KernelAnalysis*, bool> matrix_;  // kernels looked at
   std::set<size_t> touched_kernels_;
   std::unordered_map<const KernelAnalysis*, std::vector<uint32_t>> clauses_;  // every s_clause
   std::map<const KernelAnalysis*, std::set<uint32_t>> split_clauses_;         // s_clause -> s_nop 0
@@ -468,7 +474,39 @@ const Validator::SequenceFacts& Validator::FactsOf(patch::Isa& isa,
     ++facts.instructions;
     offset += ins->size;
   }
+  facts.seam_hazard = SeamHazard(isa, sequence);
   return facts;
+}
+
+// By now the image is known to hold these very bytes.
+void Validator::CheckSeams() {
+  for (const EmittedSite& site : result_.sites) {
+    if (full()) return;
+    if (site.refusal || site.plan >= plans_.size()) continue;
+    CheckSeam(plans_[site.plan]);
+  }
+}
+
+void Validator::CheckSeam(const SitePlan& plan) {
+  const KernelAnalysis* kernel = AnalysisOf(plan.kernel_index);
+  if (kernel == nullptr) return;
+  std::optional<std::string> hazard = FactsOf(kernel->isa(), plan.sequence).seam_hazard;
+  if (!hazard && HasMatrixInstructions(*kernel)) {
+    RegisterSet vectors = kernel->mentioned();
+    vectors.Remove(0, patch::kVgpr0);
+    hazard = MatrixHazard(kernel->isa(), plan.sequence, vectors);
+  }
+  if (!hazard || plan.instruction >= kernel->instructions().size()) return;
+  Find(StrCat("a sequence keeps no distance: ", *hazard),
+       kernel->kernel().entry_vaddr + kernel->instructions().OffsetOf(plan.instruction));
+}
+
+bool Validator::HasMatrixInstructions(const KernelAnalysis& kernel) {
+  const auto [it, fresh] = matrix_.try_emplace(&kernel, kernel.has_calls());
+  for (size_t i = 0; fresh && !it->second && i < kernel.instructions().size(); ++i) {
+    it->second = kernel.instructions().Shared(i).mfma;
+  }
+  return it->second;
 }
 
 void Validator::CheckRegisters(const SiteGroup& group) {
@@ -808,6 +846,7 @@ ValidationReport Validator::Run() {
   CheckClauses();
   CheckCopies();
   CheckClones();
+  CheckSeams();
   CheckDescriptors();
   CheckFixups();
   CheckUnchangedBytes();

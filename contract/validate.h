@@ -46,6 +46,7 @@ struct ValidationReport {
 //    one, and the ways to the instruction after the site and to its target; a
 //    displaced s_endpgm is the end;
 //  - a kernel planned as a clone runs from one: see validate_clone.h;
+//  - every sequence keeps hazards apart at its seams: see seams.h;
 //  - every register that the trampoline names lies within the kernel's new
 //    allocation, and no allocation shrank;
 //  - the fixups of the image are exactly those of the placed sequences.

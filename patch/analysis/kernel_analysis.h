@@ -86,7 +86,7 @@ class KernelAnalysis {
   // Some reachable instruction calls; everything live by convention is live.
   virtual bool has_calls() const = 0;
 
-  // Just before instruction i executes. VGPR writes under EXEC never kill.
+  // Just before instruction i executes. A VGPR is live if any lane of it is.
   virtual const RegisterSet& LiveBefore(uint32_t i) const = 0;
   // Registers that a load, in flight on some path to i, may still write.
   virtual const RegisterSet& PendingBefore(uint32_t i) const = 0;

@@ -1,12 +1,14 @@
 // Worklist over blocks; per-instruction sets are made on demand.
 #include "patch/analysis/liveness.h"
 
+#include "patch/analysis/exec_masks.h"
+
 namespace rjdbi::patch {
 namespace {
 
-RegisterSet ScalarRegisters() {
+RegisterSet Range(uint16_t first, unsigned count) {
   RegisterSet set;
-  set.Add(kSgpr0, kVgpr0 - kSgpr0);
+  set.Add(first, count);
   return set;
 }
 
@@ -20,25 +22,16 @@ Liveness::Liveness(const InstructionList& instructions, const ControlFlow& flow,
       wavefront_size_(wavefront_size),
       everything_(everything),
       always_(always),
-      killable_(ScalarRegisters()) {
+      scalars_(Range(kSgpr0, kVgpr0 - kSgpr0)),
+      vectors_(Range(kVgpr0, kNumRegisters - kVgpr0)),
+      all_lanes_(AllLanesActive(instructions, flow, wavefront_size)) {
   const size_t n = flow_.blocks.size();
-  // Each block as one step: in = gen | (out - kill).
-  std::vector<RegisterSet> gen(n), kill(n);
-  for (size_t b = 0; b < n; ++b) {
-    for (uint32_t i = flow_.blocks[b].last + 1; i-- > flow_.blocks[b].first;) {
-      const Instruction& in = instructions_.Shared(i);
-      if (in.call) {
-        gen[b] = everything_;
-        kill[b] |= everything_;
-        continue;
-      }
-      const RegisterSet kills = Kills(in);
-      gen[b] -= kills;
-      gen[b] |= in.uses;
-      kill[b] |= kills;
-    }
+  const RegisterSet all = scalars_ | vectors_;
+  std::vector<Effect> effects(n);
+  for (uint32_t b = 0; b < n; ++b) {
+    effects[b] = {Through(b, {}), Through(b, {all, {}}), Through(b, {all, vectors_})};
   }
-  live_in_.assign(n, RegisterSet());
+  in_.assign(n, State());
   std::vector<bool> queued(n, true);
   std::vector<uint32_t> work;
   for (uint32_t b = 0; b < n; ++b) work.push_back(b);
@@ -46,9 +39,13 @@ Liveness::Liveness(const InstructionList& instructions, const ControlFlow& flow,
     const uint32_t b = work.back();
     work.pop_back();
     queued[b] = false;
-    const RegisterSet in = gen[b] | (LiveOut(b) - kill[b]);
-    if (in == live_in_[b]) continue;
-    live_in_[b] = in;
+    const State out = LiveOut(b);
+    const Effect& e = effects[b];
+    State in = e.dead;
+    in.live |= (e.active.live & out.live) | (e.any.live & out.elsewhere);
+    in.elsewhere |= (e.active.elsewhere & out.live) | (e.any.elsewhere & out.elsewhere);
+    if (in == in_[b]) continue;
+    in_[b] = in;
     for (uint32_t p : flow_.blocks[b].predecessors) {
       if (!queued[p]) work.push_back(p);
       queued[p] = true;
@@ -56,40 +53,65 @@ Liveness::Liveness(const InstructionList& instructions, const ControlFlow& flow,
   }
 }
 
-RegisterSet Liveness::LiveOut(uint32_t block) const {
-  RegisterSet out;
-  if (flow_.exits[block] == Exit::kUnknown) out = everything_;
-  for (uint32_t s : flow_.blocks[block].successors) out |= live_in_[s];
+Liveness::State Liveness::Through(uint32_t block, State state) const {
+  for (uint32_t i = flow_.blocks[block].last + 1; i-- > flow_.blocks[block].first;) {
+    Step(i, state);
+  }
+  return state;
+}
+
+Liveness::State Liveness::LiveOut(uint32_t block) const {
+  State out;
+  if (flow_.exits[block] == Exit::kUnknown) out = {everything_, everything_ & vectors_};
+  for (uint32_t s : flow_.blocks[block].successors) {
+    out.live |= in_[s].live;
+    out.elsewhere |= in_[s].elsewhere;
+  }
   return out;
 }
 
+// Scalar registers.
 RegisterSet Liveness::Kills(const Instruction& in) const {
   RegisterSet kills = in.defs;
   kills -= in.partial_defs;
-  kills &= killable_;
+  kills &= scalars_;
   // In wave32 the decoder still names VCC as a pair; a vector instruction
   // writes only its low half, and compilers keep data in the other.
   if (wavefront_size_ == 32 && !in.salu && in.memory != MemoryKind::kScalar) kills.Remove(kVccHi);
   return kills;
 }
 
-void Liveness::Step(const Instruction& in, RegisterSet& live) const {
+void Liveness::Step(uint32_t i, State& state) const {
+  const Instruction& in = instructions_.Shared(i);
   if (in.call) {
-    live = everything_;
+    state = {everything_, everything_ & vectors_};
     return;
   }
-  live -= Kills(in);
-  live |= in.uses;
+  // Lanes that it activates are not active in front of it.
+  if (MayActivateLanes(in)) state.elsewhere = state.live & vectors_;
+  state.live -= Kills(in);
+  if (in.writes_whole) {
+    RegisterSet written = in.defs;
+    written &= vectors_;
+    if (all_lanes_[i]) {
+      state.elsewhere -= written;
+    } else {
+      written -= state.elsewhere;
+    }
+    state.live -= written;
+  }
+  state.live |= in.uses;
+  if (!in.lanewise) state.elsewhere |= in.uses & vectors_;
 }
 
 std::vector<RegisterSet> Liveness::ForBlock(uint32_t block) const {
   const BasicBlock& b = flow_.blocks[block];
   std::vector<RegisterSet> result(b.last - b.first + 2);
-  RegisterSet live = LiveOut(block);
-  result.back() = live | always_;
+  State state = LiveOut(block);
+  result.back() = state.live | always_;
   for (uint32_t i = b.last + 1; i-- > b.first;) {
-    Step(instructions_.Shared(i), live);
-    result[i - b.first] = live | always_;
+    Step(i, state);
+    result[i - b.first] = state.live | always_;
   }
   return result;
 }

@@ -1,8 +1,12 @@
 // Backward liveness on the wave-level control flow graph.
 //
-// A scalar register is killed by a full write. A vector register never is: a
-// write under EXEC leaves the inactive lanes' values, which may be live on the
-// other side of a divergence that the wave-level graph does not show.
+// A scalar register is killed by a full write. A vector register is written in
+// the active lanes alone, and the other lanes' values may be live on the far side
+// of a divergence that the wave-level graph does not show. So two things are kept
+// of a live vector register: that it is read before it is written anew, and
+// whether that may be in lanes that are not active here. A write of all active
+// lanes ends the first kind; the second only where all lanes are active.
+// See docs/decisions/0008.
 #ifndef PATCH_ANALYSIS_LIVENESS_H_
 #define PATCH_ANALYSIS_LIVENESS_H_
 
@@ -27,15 +31,28 @@ class Liveness {
   std::vector<RegisterSet> ForBlock(uint32_t block) const;
 
  private:
-  void Step(const Instruction& in, RegisterSet& live) const;
+  struct State {
+    RegisterSet live;
+    RegisterSet elsewhere;  // of them, vector ones that other lanes may read
+    friend bool operator==(const State&, const State&) = default;
+  };
+  // A block takes each register by itself: what becomes of it if at the end it is
+  // dead, live in active lanes, live in any.
+  struct Effect {
+    State dead, active, any;
+  };
+
+  void Step(uint32_t i, State& state) const;
+  State Through(uint32_t block, State state) const;
+  State LiveOut(uint32_t block) const;
   RegisterSet Kills(const Instruction& in) const;
-  RegisterSet LiveOut(uint32_t block) const;
 
   const InstructionList& instructions_;
   const ControlFlow& flow_;
   uint32_t wavefront_size_;
-  RegisterSet everything_, always_, killable_;
-  std::vector<RegisterSet> live_in_;
+  RegisterSet everything_, always_, scalars_, vectors_;
+  std::vector<bool> all_lanes_;  // by instruction
+  std::vector<State> in_;        // by block
 };
 
 }  // namespace rjdbi::patch

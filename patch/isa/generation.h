@@ -40,6 +40,44 @@ struct HardwareRegister {
   uint8_t count;
 };
 
+// What the first instruction does.
+enum class HazardProducer : uint8_t {
+  kValuWritesScalar,  // SGPR or VCC
+  kValuWritesExec,
+  kWritesVector,     // VGPR or AGPR, by whatever
+  kDotWritesVector,  // v_dot*
+  kTransWritesVector,
+  kStoresWideData,  // more than 64 bits from VGPRs, not LDS
+  kVectorMemory,    // any; with XNACK such in a row are replayed together
+  kScalarMemory,
+  kWritesM0,      // SALU
+  kSetsRegister,  // s_setreg
+};
+
+// And the second.
+enum class HazardConsumer : uint8_t {
+  kMemoryReadsScalar,  // SGPR or VCC, by vector memory
+  kVectorMemory,       // any: it reads EXEC
+  kScalarMemory,
+  kSelectsLane,  // v_readlane, v_writelane
+  kValuReadsScalar,
+  kDividesWithVcc,  // v_div_fmas
+  kCrossesLanes,    // DPP and the like
+  kReadsLane,       // v_readlane, v_readfirstlane, v_writelane
+  kTouchesVector,   // VALU or vector memory
+  kValuReadsVector,
+  kValuWritesVector,
+  kReadsM0,
+  kTouchesRegister,  // s_getreg, s_setreg
+};
+
+// So many wait states have to be between the two.
+struct HazardRule {
+  HazardProducer producer;
+  HazardConsumer consumer;
+  uint8_t wait_states;
+};
+
 struct Generation {
   std::string_view family;  // "gfx90a", "gfx10.3", ...
   int major = 0;            // 9, 10, 11, 12
@@ -63,8 +101,10 @@ struct Generation {
   uint32_t lds_bytes = 65536;  // per CU, or per WGP
   uint8_t simds = 4;
 
-  // Assembled once at a trampoline's head and tail ("" when none is needed).
+  // Assembled once at a sequence's head and tail ("" when none is needed; on gfx9
+  // what hazards.h says is missing).
   std::string_view head_guard, tail_guard;
+  absl::Span<const HazardRule> hazards;  // empty: hardware interlocks, or guards do
   // Instead of head_guard in kernels that contain MFMA, when the probe touches
   // a vector register that is not proven fresh ("" where there is no MFMA).
   std::string_view mfma_head_guard;

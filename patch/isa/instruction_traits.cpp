@@ -3,8 +3,10 @@
 // generation, s_waitcnt_vscnt claims memory access); flags decide the rest.
 #include "patch/isa/instruction_traits.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -83,8 +85,9 @@ RegisterMap::Range NumberedRange(std::string_view name) {
 
 RegisterMap::Range RangeOf(std::string_view llvm_name) {
   const std::string_view name = WithoutSuffix(llvm_name);
+  const bool condition = name == "SRC_VCCZ" || name == "SRC_EXECZ";
   for (const NamedRegister& named : kNamedRegisters) {
-    if (named.name == name) return {named.first, named.count};
+    if (named.name == name) return {named.first, named.count, condition};
   }
   return NumberedRange(name);
 }
@@ -208,6 +211,52 @@ void SetMemory(const llvm::MCInstrDesc& desc, std::string_view m, OpcodeTraits& 
   if (base.atomic || base.load || base.store || kind == MemoryKind::kGds) base.memory = kind;
 }
 
+// ---- lanes ----
+
+bool AnyOf(std::string_view m, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [m](std::string_view part) { return Contains(m, part); });
+}
+bool EndsWithAny(std::string_view m, std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [m](std::string_view end) { return m.ends_with(end); });
+}
+
+// Operations whose lanes read or write other lanes' registers, or all lanes'
+// whatever EXEC is. DPP does so in its second word.
+bool CrossesLanes(uint64_t flags, std::string_view m) {
+  return (flags & flag::kDpp) != 0 ||
+         AnyOf(m, {"lane", "v_mfma", "v_smfma", "wmma", "v_swmmac", "movrel", "swaprel", "interp",
+                   "_load_tr", "_lds_"});
+}
+
+// 32 and 64 bit results: what is narrower may leave the rest of a register. Those
+// of the second list are narrower than they end, or add to the destination.
+bool WritesWholeRegisters(std::string_view m) {
+  return EndsWithAny(m, {"_b32", "_u32", "_i32", "_f32", "_b64", "_u64", "_i64", "_f64"}) &&
+         !AnyOf(m, {"cvt_f16", "cvt_u16", "cvt_i16", "cvt_bf16", "cvt_norm", "cvt_pk", "cvt_sr",
+                    "cvt_fp8", "cvt_bf8", "mac", "dot", "mix", "v_dual_"});
+}
+// Loads extend to the register, but for those into one half.
+bool LoadsWholeRegisters(std::string_view m) {
+  return EndsWithAny(
+             m, {"dword", "dwordx2", "dwordx3", "dwordx4", "ubyte", "sbyte", "ushort", "sshort",
+                 "_b32", "_b64", "_b96", "_b128", "_u8", "_i8", "_u16", "_i16"}) &&
+         !Contains(m, "d16");
+}
+
+void SetLanes(uint64_t flags, std::string_view m, Instruction& base) {
+  const bool by_lane = base.memory == MemoryKind::kGlobal || base.memory == MemoryKind::kFlat ||
+                       base.memory == MemoryKind::kScratch || base.memory == MemoryKind::kLds ||
+                       base.memory == MemoryKind::kBuffer;
+  base.lanewise = (base.valu || by_lane) && !CrossesLanes(flags, m);
+  if (!base.lanewise || (flags & flag::kSdwa) != 0) return;
+  // Buffer loads may be asked for a status word, or for formats.
+  base.writes_whole =
+      base.valu ? WritesWholeRegisters(m)
+                : base.load && base.memory != MemoryKind::kBuffer && LoadsWholeRegisters(m);
+}
+
 // ---- implicit registers ----
 
 // LLVM names the 64-bit mask even in wave32.
@@ -270,6 +319,7 @@ OpcodeTraits BuildTraits(const LlvmTarget& target, const RegisterMap& map, const
   base.salu = (flags & flag::kSalu) != 0;
   base.trans = (flags & flag::kTrans) != 0;
   base.mfma = (flags & flag::kMai) != 0 && (m.starts_with("v_mfma") || m.starts_with("v_smfma"));
+  SetLanes(flags, m, base);
   SetImplicit(desc, map, wavefront_size, traits);
   traits.reads_hwreg = m.starts_with("s_getreg");
   traits.writes_hwreg = base.setreg;
@@ -291,7 +341,8 @@ struct FlagProbe {
 };
 constexpr uint64_t kEncodings = flag::kSopk | flag::kSopp | flag::kMubuf | flag::kMtbuf |
                                 flag::kSmem | flag::kMimg | flag::kFlat | flag::kDs;
-constexpr uint64_t kKinds = kEncodings | flag::kTrans | flag::kGlobal | flag::kMai | flag::kScratch;
+constexpr uint64_t kKinds = kEncodings | flag::kSdwa | flag::kDpp | flag::kTrans | flag::kGlobal |
+                            flag::kMai | flag::kScratch;
 constexpr FlagProbe kProbes[] = {
     {"gfx90a", "s_add_u32 s0, s1, s2", flag::kSalu, kKinds | flag::kValu},
     {"gfx90a", "s_movk_i32 s0, 5", flag::kSalu | flag::kSopk, flag::kValu | flag::kSopp},
@@ -316,6 +367,13 @@ constexpr FlagProbe kProbes[] = {
     {"gfx90a", "v_mfma_f32_4x4x1f32 a[0:3], v0, v1, a[0:3]", flag::kValu | flag::kMai,
      flag::kSalu | kEncodings | flag::kTrans},
     {"gfx1100", "v_add_f32 v0, v1, v2", flag::kValu, kKinds | flag::kSalu},
+    {"gfx90a", "v_mov_b32_dpp v0, v1 row_shr:1 row_mask:0xf bank_mask:0xf", flag::kDpp,
+     flag::kSdwa},
+    {"gfx1100", "v_add_f32_e64_dpp v0, v1, v2 row_shr:1 row_mask:0xf bank_mask:0xf", flag::kDpp,
+     flag::kSdwa},
+    {"gfx1030", "v_mov_b32_dpp v0, v1 dpp8:[7,6,5,4,3,2,1,0]", flag::kDpp, flag::kSdwa},
+    {"gfx90a", "v_mov_b32_sdwa v0, v1 dst_sel:BYTE_0 dst_unused:UNUSED_PRESERVE src0_sel:DWORD",
+     flag::kSdwa, flag::kDpp},
     {"gfx1200", "global_load_b32 v0, v[2:3], off", flag::kFlat | flag::kGlobal,
      flag::kScratch | flag::kDs | flag::kValu},
 };

@@ -20,6 +20,8 @@ inline constexpr uint64_t kSalu = uint64_t{1} << 0;
 inline constexpr uint64_t kValu = uint64_t{1} << 1;
 inline constexpr uint64_t kSopk = uint64_t{1} << 5;
 inline constexpr uint64_t kSopp = uint64_t{1} << 6;
+inline constexpr uint64_t kSdwa = uint64_t{1} << 14;
+inline constexpr uint64_t kDpp = uint64_t{1} << 15;
 inline constexpr uint64_t kTrans = uint64_t{1} << 16;
 inline constexpr uint64_t kMubuf = uint64_t{1} << 17;
 inline constexpr uint64_t kMtbuf = uint64_t{1} << 18;
@@ -50,6 +52,7 @@ struct RegisterMap {
   struct Range {
     uint16_t first = kNumRegisters;
     uint8_t count = 0;  // 0: nothing of ours (null, constants)
+    bool condition = false;
   };
   std::vector<Range> ranges;
   static RegisterMap Build(const llvm::MCRegisterInfo& info);

@@ -194,6 +194,7 @@ void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
         operand.kind = InstructionOperand::Kind::kRegister;
         operand.reg = range.first;
         operand.count = range.count;
+        operand.condition = range.condition;
         (operand.is_def ? out.defs : out.uses).Add(range.first, range.count);
         if (operand.is_def && traits.reads_destination) out.uses.Add(range.first, range.count);
       }

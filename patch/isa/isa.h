@@ -42,6 +42,7 @@ struct InstructionOperand {
   uint16_t reg = 0;   // Register; first of `count`
   uint8_t count = 1;  // consecutive registers
   int64_t imm = 0;
+  bool condition = false;  // vccz, execz: a condition of the registers, not their value
 };
 
 // One decoded instruction. Offsets are relative to the span that was decoded.
@@ -70,6 +71,10 @@ struct Instruction {
   bool is_clause = false;     // s_clause; clause_length follows
   uint8_t clause_length = 0;  // instructions covered after this one
   bool valu = false, salu = false, trans = false, mfma = false;
+  // Reads and writes vector registers in the active lanes alone, each lane its own.
+  bool lanewise = false;
+  // And writes every bit of its vector destinations there. False: not known.
+  bool writes_whole = false;
   MemoryKind memory = MemoryKind::kNone;
   // Mutually exclusive. returns_value: the atomic writes the old value.
   bool load = false, store = false, atomic = false, returns_value = false;

@@ -2,9 +2,11 @@
 #include "patch/rewrite/probe_sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "patch/isa/hazards.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -90,11 +92,28 @@ class Builder {
   }
 
   absl::StatusOr<ProbeSequence> Finish() {
+    KeepApart();
     if (!status_.ok()) return status_;
     return std::move(sequence_);
   }
 
  private:
+  // Whatever the application does right before and right behind (gfx9).
+  void KeepApart() {
+    if (!status_.ok()) return;
+    if (const uint32_t states = WaitStatesMissingAhead(isa_, sequence_.bytes)) {
+      ProbeSequence rest = std::exchange(sequence_, {});
+      Line(absl::StrCat("s_nop ", states - 1));
+      for (WordFixup& fixup : rest.fixups) fixup.offset += sequence_.bytes.size();
+      rest.bytes.insert(rest.bytes.begin(), sequence_.bytes.begin(), sequence_.bytes.end());
+      rest.instructions += sequence_.instructions;
+      sequence_ = std::move(rest);
+    }
+    if (const uint32_t states = WaitStatesMissingBehind(isa_, sequence_.bytes)) {
+      Line(absl::StrCat("s_nop ", states - 1));
+    }
+  }
+
   bool Wave64() const { return isa_.wavefront_size() == 64; }
   std::string Move() const { return Wave64() ? "s_mov_b64 " : "s_mov_b32 "; }
   std::string Exec() const { return Wave64() ? "exec" : "exec_lo"; }

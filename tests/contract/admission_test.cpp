@@ -728,14 +728,14 @@ TEST(Placement, OneAttachmentsTrampolinesAreAllAttachmentsTrampolines) {
 TEST(Placement, FallsBackWhenBranchesDoNotReach) {
   test::AsmKernel k;
   k.body =
-      "s_cbranch_scc1 .Lend\n.rept 1000\ns_nop 1\n.rept 20\nv_mov_b32_e32 v0, "
+      "s_cbranch_scc1 .Lend\n.rept 1100\ns_nop 1\n.rept 20\nv_mov_b32_e32 v0, "
       "0\n.endr\n.endr\n.Lend:\ns_endpgm";
   const auto object = test::AssembleObject("gfx90a", 64, {k});
   v1::Attachment asked = Placed(Attach("a1", "k", "s_nop", "count-waves"), v1::AUTO);
   asked.mutable_spec()->mutable_budget()->set_expected_events_per_second(1);
   const Admission a = AdmitAll(object, {asked});
   ExpectConserved(a);
-  ASSERT_EQ(CountAttached(a.record), 1000u);
+  ASSERT_EQ(CountAttached(a.record), 1100u);
   EXPECT_EQ(PlacementOf(a, "k"), v1::TRAMPOLINE);
   const v1::Violation& why = a.record.coverage(0).placement().not_cloned();
   EXPECT_EQ(why.constraint_id(), "RJD-P003");

@@ -87,6 +87,129 @@ TEST(Liveness, DivergentVectorWriteIsNoKill) {
   EXPECT_FALSE(k.LiveBefore(7).Has(kVgpr0 + 2));
 }
 
+// Of the lanes that are active, a write leaves nothing; what others hold is kept
+// only if they may read it again before they write.
+TEST(Liveness, VectorWritesKillWhatNoOtherLaneReads) {
+  Loaded loaded(AssembleObject("gfx90a", 64, {{.body = R"(
+    v_mov_b32_e32 v2, 5
+    v_cmp_eq_u32_e32 vcc, 0, v0
+    s_and_saveexec_b64 s[4:5], vcc
+    s_nop 0
+    v_mov_b32_e32 v3, 6
+    v_add_u32_e32 v2, v2, v3
+    s_nop 1
+    s_or_b64 exec, exec, s[4:5]
+    s_nop 2
+    v_mov_b32_e32 v3, 7
+    global_store_dword v[0:1], v2, off
+    global_store_dword v[0:1], v3, off
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  EXPECT_FALSE(k.LiveBefore(0).Has(kVgpr0 + 2)) << "written in all lanes";
+  EXPECT_TRUE(k.LiveBefore(1).Has(kVgpr0 + 2));
+  EXPECT_FALSE(k.LiveBefore(3).Has(kVgpr0 + 3)) << "other lanes write it before they read it";
+  EXPECT_TRUE(k.LiveBefore(5).Has(kVgpr0 + 3));
+  EXPECT_FALSE(k.LiveBefore(6).Has(kVgpr0 + 3));
+  EXPECT_FALSE(k.LiveBefore(8).Has(kVgpr0 + 3)) << "EXEC is what it was at the entry";
+  EXPECT_TRUE(k.LiveBefore(6).Has(kVgpr0 + 2));
+}
+
+// The other arm of a divergence runs later, in lanes that are not active now.
+TEST(Liveness, TheOtherArmsLanesKeepTheirValues) {
+  Loaded loaded(AssembleObject("gfx90a", 64, {{.body = R"(
+    v_cmp_eq_u32_e32 vcc, 0, v0
+    s_and_saveexec_b64 s[4:5], vcc
+    s_xor_b64 s[4:5], exec, s[4:5]
+    s_nop 0
+    v_mov_b32_e32 v2, 6
+    global_store_dword v[0:1], v2, off
+    s_nop 1
+    s_mov_b64 exec, s[4:5]
+    global_store_dword v[0:1], v2, off
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  EXPECT_TRUE(k.LiveBefore(3).Has(kVgpr0 + 2));
+  EXPECT_TRUE(k.LiveBefore(6).Has(kVgpr0 + 2));
+  EXPECT_TRUE(k.LiveBefore(0).Has(kVgpr0 + 2));
+  EXPECT_FALSE(k.LiveBefore(9).Has(kVgpr0 + 2));
+}
+
+// Lanes leave a loop one after the other; what it writes before it reads is dead
+// at its head, what those that left have written is not.
+TEST(Liveness, LoopsThatLanesLeave) {
+  Loaded loaded(AssembleObject("gfx1030", 32, {{.body = R"(
+    s_mov_b32 s4, exec_lo
+    v_mov_b32_e32 v2, 0
+    v_mov_b32_e32 v3, v0
+    v_add_nc_u32_e32 v2, v2, v3
+    v_mov_b32_e32 v4, v2
+    v_cmp_gt_u32_e32 vcc_lo, 64, v4
+    s_and_b32 exec_lo, exec_lo, vcc_lo
+    s_cbranch_execnz 65530
+    s_mov_b32 exec_lo, s4
+    global_store_dword v[0:1], v4, off
+    s_endpgm)"}}));
+  const auto& k = loaded.Kernel();
+  ASSERT_EQ(k.instructions()[7].target_offset, int64_t(k.instructions()[2].offset));
+  EXPECT_FALSE(k.LiveBefore(2).Has(kVgpr0 + 3));
+  EXPECT_TRUE(k.LiveBefore(2).Has(kVgpr0 + 4)) << "of lanes that are through";
+  EXPECT_TRUE(k.LiveBefore(2).Has(kVgpr0 + 2));
+  EXPECT_FALSE(k.LiveBefore(1).Has(kVgpr0 + 2));
+}
+
+struct NoKill {
+  const char *why, *processor, *write, *read;
+};
+
+// Each writes v2 and ends no life: of lanes that another instruction reads or that
+// are never active, of the other half of the register.
+TEST(Liveness, WritesThatDoNotReachAllOfTheRegister) {
+  const NoKill cases[] = {
+      {"one lane", "gfx90a", "v_writelane_b32 v2, s6, 3", "v_mov_b32_e32 v4, v2"},
+      {"half a register", "gfx1030", "v_add_f16_e32 v2, v4, v5", "v_mov_b32_e32 v4, v2"},
+      {"half a register, loaded", "gfx90a", "global_load_short_d16 v2, v[0:1], off",
+       "v_mov_b32_e32 v4, v2"},
+      {"half a register, converted", "gfx1030", "v_cvt_f16_f32_e32 v2, v4", "v_mov_b32_e32 v4, v2"},
+      {"a byte", "gfx90a",
+       "v_mov_b32_sdwa v2, v4 dst_sel:BYTE_0 dst_unused:UNUSED_PRESERVE src0_sel:DWORD",
+       "v_mov_b32_e32 v4, v2"},
+      {"some lanes of a row", "gfx90a", "v_mov_b32_dpp v2, v4 row_shr:1 row_mask:0xf bank_mask:0xf",
+       "v_mov_b32_e32 v4, v2"},
+      {"a sum", "gfx90a", "v_fmac_f32_e32 v2, v4, v5", "v_mov_b32_e32 v4, v2"},
+      {"under another mask", "gfx90a", "s_mov_b64 exec, s[8:9]\nv_mov_b32_e32 v2, 1",
+       "s_mov_b64 exec, s[10:11]\nv_mov_b32_e32 v4, v2"},
+      {"read by other lanes", "gfx90a", "s_and_saveexec_b64 s[4:5], vcc\nv_mov_b32_e32 v2, 1",
+       "v_readlane_b32 s6, v2, 3"},
+      {"read by other lanes, DPP", "gfx90a", "s_and_saveexec_b64 s[4:5], vcc\nv_mov_b32_e32 v2, 1",
+       "v_mov_b32_dpp v4, v2 row_shr:1 row_mask:0xf bank_mask:0xf"},
+      {"lanes that are written whatever EXEC is", "gfx90a",
+       "v_mov_b32_e32 v2, 1\nv_writelane_b32 v3, s6, 63", "v_readlane_b32 s6, v2, 63"},
+      {"lanes beyond those of the entry", "gfx90a",
+       "s_mov_b64 s[4:5], exec\nv_cmp_eq_u32_e32 vcc, 0, v0\ns_and_saveexec_b64 s[6:7], vcc\n"
+       "s_or_b64 exec, exec, s[6:7]\nv_mov_b32_e32 v2, 1",
+       "s_mov_b64 exec, -1\nv_mov_b32_e32 v4, v2"},
+  };
+  for (const NoKill& c : cases) {
+    Loaded loaded(
+        AssembleObject(c.processor, c.processor[3] == '9' ? 64 : 32,
+                       {{.body = std::string("s_nop 0\n") + c.write + "\n" + c.read + "\ns_endpgm",
+                         .sgprs = 24}}));
+    EXPECT_TRUE(loaded.Kernel().LiveBefore(0).Has(kVgpr0 + 2)) << c.why;
+  }
+}
+
+TEST(Liveness, WholeWritesOfEveryKind) {
+  for (const char* write :
+       {"v_mov_b32_e32 v2, 1", "global_load_dword v2, v[4:5], off", "ds_read_b64 v[2:3], v0",
+        "v_lshlrev_b64 v[2:3], 0, v[4:5]", "v_add3_u32 v2, v4, v5, v6",
+        "global_load_ubyte v2, v[4:5], off", "v_mad_u64_u32 v[2:3], s[6:7], v4, v5, v[6:7]"}) {
+    Loaded loaded(AssembleObject("gfx90a", 64,
+                                 {{.body = std::string("s_nop 0\n") + write +
+                                           "\ns_waitcnt 0\nv_mov_b32_e32 v7, v2\n" + "s_endpgm"}}));
+    EXPECT_FALSE(loaded.Kernel().LiveBefore(0).Has(kVgpr0 + 2)) << write;
+  }
+}
+
 TEST(Liveness, LoopsReachAFixpoint) {
   Loaded loaded(AssembleObject("gfx1030", 32, {{.body = R"(
     s_mov_b32 s4, 10

@@ -3,6 +3,7 @@ target_link_libraries(rjdbi_hostile PUBLIC rjdbi_codeobject PRIVATE rjdbi_warnin
 
 rjdbi_test(codeobject_test
            SOURCES codeobject_test.cpp codeobject_writer_test.cpp codeobject_metadata_test.cpp
+                   codeobject_bundle_test.cpp
            LIBS rjdbi_codeobject LABELS patch)
 rjdbi_test(codeobject_hostile_test SOURCES codeobject_hostile_test.cpp
            LIBS rjdbi_codeobject rjdbi_hostile LABELS patch)

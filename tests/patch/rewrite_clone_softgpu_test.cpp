@@ -25,6 +25,7 @@ namespace {
 using patch::Placement;
 using patch::Position;
 using patch::Probe;
+using patch::RegisterSet;
 using patch::SitePlan;
 using softgpu::DeviceBuffer;
 using softgpu::Fault;
@@ -55,14 +56,76 @@ struct Outcome {
   std::map<uint64_t, softgpu::PcCount> counts;  // by vaddr
 };
 
+// Writes noise over every register that the analysis says is dead, all lanes of
+// it, before each instruction of the kernel.
+class Scrambler : public softgpu::Observer {
+ public:
+  explicit Scrambler(const patch::KernelAnalysis& kernel) : kernel_(kernel) {
+    for (uint32_t i = 0; i < kernel.instructions().size(); ++i) {
+      RegisterSet free = All();
+      free -= kernel.LiveBefore(i);
+      free -= kernel.PendingBefore(i);
+      free_.push_back(free);
+    }
+  }
+  void Loaded(uint64_t bias) { entry_ = bias + kernel_.kernel().entry_vaddr; }
+  size_t scalars() const { return scalars_; }
+  size_t vectors() const { return vectors_; }
+
+  void OnInstruction(const softgpu::Wave& running, const softgpu::Inst&) override {
+    const auto i = kernel_.InstructionAt(running.pc - entry_);
+    if (!i) return;                                    // a callee
+    auto& wave = const_cast<softgpu::Wave&>(running);  // the machine's own, and not const
+    free_[*i].ForEach([&](uint16_t reg) {
+      if (reg >= patch::kAgpr0) {
+        Fill(wave.agpr, reg - patch::kAgpr0, wave.lanes);
+      } else if (reg >= patch::kVgpr0) {
+        Fill(wave.vgpr, reg - patch::kVgpr0, wave.lanes);
+      } else if (reg == patch::kScc) {
+        wave.scc = Noise() & 1;
+      } else {
+        const unsigned n = reg < patch::kVccLo ? reg : softgpu::kVccLo + (reg - patch::kVccLo);
+        wave.sgpr[n] = Noise();
+        ++scalars_;
+      }
+    });
+  }
+
+ private:
+  // What a kernel may use for itself, and what the soft GPU numbers as we do.
+  static RegisterSet All() {
+    RegisterSet set;
+    set.Add(patch::kSgpr0, 100);
+    set.Add(patch::kVccLo, 2);
+    set.Add(patch::kScc);
+    set.Add(patch::kVgpr0, 512);
+    return set;
+  }
+  uint32_t Noise() { return Scramble(++seed_); }
+  void Fill(std::vector<uint32_t>& file, unsigned reg, uint32_t lanes) {
+    if ((reg + 1) * lanes > file.size()) return;
+    for (uint32_t lane = 0; lane < lanes; ++lane) file[reg * lanes + lane] = Noise();
+    ++vectors_;
+  }
+
+  const patch::KernelAnalysis& kernel_;
+  std::vector<RegisterSet> free_;  // by instruction
+  uint64_t entry_ = 0;
+  uint32_t seed_ = 0;
+  size_t scalars_ = 0, vectors_ = 0;
+};
+
 Outcome Execute(const std::string& target, uint64_t seed, RangeMemory& memory,
-                const std::vector<uint8_t>& elf, const Program& program) {
+                const std::vector<uint8_t>& elf, const Program& program,
+                Scrambler* scrambler = nullptr) {
   Outcome outcome;
   std::string error;
   auto object = LoadedObject::Load(elf, &memory, &error);
   auto machine = Machine::Create(target, seed, &memory, &error);
   EXPECT_TRUE(object && machine) << error;
   if (!object || !machine) return outcome;
+  if (scrambler != nullptr) scrambler->Loaded(object->bias());
+  machine->SetObserver(scrambler);
   std::vector<std::unique_ptr<DeviceBuffer<uint32_t>>> buffers;
   KernelArgs args;
   for (const auto* list : {&program.in, &program.out}) {
@@ -213,6 +276,21 @@ const std::vector<Program>& Samples() {
   return programs;
 }
 
+// What is dead may hold anything: neither memory nor control flow shows it.
+void ScrambleAndRun(const std::string& target, uint64_t seed, const std::vector<uint8_t>& bytes,
+                    test::Loaded& loaded, const Program& program) {
+  SCOPED_TRACE(absl::StrCat(program.kernel, " with dead registers scrambled"));
+  RangeMemory memory;
+  const Outcome before = Execute(target, seed, memory, bytes, program);
+  Scrambler scrambler(loaded.Kernel(program.kernel));
+  const Outcome after = Execute(target, seed, memory, bytes, program, &scrambler);
+  ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
+  EXPECT_EQ(after.memory, before.memory);
+  EXPECT_EQ(after.counts.size(), before.counts.size());
+  EXPECT_GT(scrambler.scalars(), 0u);
+  EXPECT_GT(scrambler.vectors(), 0u);
+}
+
 using Variant = std::tuple<std::string, std::string>;  // target, object
 class CloneSamples : public testing::TestWithParam<Variant> {};
 
@@ -231,6 +309,15 @@ TEST_P(CloneSamples, ComputeTheSame) {
   EXPECT_GT(totals.executed, 900u);
   EXPECT_GT(totals.branches, 10u);
   EXPECT_GT(totals.ends, 0u);
+}
+
+TEST_P(CloneSamples, DeadRegistersMayHoldAnything) {
+  const auto& [target, stem] = GetParam();
+  const auto bytes =
+      softgpu::ReadBinaryFile(std::string(SOFTGPU_KERNEL_DIR) + "/" + stem + "-" + target + ".co");
+  ASSERT_FALSE(bytes.empty());
+  test::Loaded loaded(bytes);
+  for (const Program& program : Samples()) ScrambleAndRun(target, 1, bytes, loaded, program);
 }
 
 std::string NameOf(const testing::TestParamInfo<Variant>& info) {
@@ -341,6 +428,17 @@ TEST_P(CloneGenerated, ComputesTheSame) {
   CloneAndRun(target, seed, bytes, loaded, program, 7, seed % 7, totals);
   CloneAndRun(target, seed, bytes, loaded, program, 3, seed % 3, totals);
   EXPECT_GT(totals.executed, 50u);
+}
+
+TEST_P(CloneGenerated, DeadRegistersMayHoldAnything) {
+  const auto& [target, seed] = GetParam();
+  for (uint32_t more = 0; more < 4; ++more) {
+    const std::string source = Generator(seed + 100 * more).Source();
+    SCOPED_TRACE(source);
+    const auto bytes = test::CompileOpenCl(target, source);
+    test::Loaded loaded(bytes);
+    ScrambleAndRun(target, seed, bytes, loaded, {"g", {128}, {128}});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Generations, CloneGenerated,

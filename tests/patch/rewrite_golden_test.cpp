@@ -25,8 +25,7 @@ struct Golden {
   const char* expected;  // the whole trampoline, branches' offsets removed
 };
 
-const char* const kGfx900Waves = R"(s_nop 4
-s_mov_b64 s[4:5], exec
+const char* const kGfx900Waves = R"(s_mov_b64 s[4:5], exec
 s_mov_b32 s2, 0
 s_mov_b32 s3, 0
 s_mov_b64 exec, 1
@@ -34,12 +33,10 @@ v_mov_b32_e32 v4, 0
 v_mov_b32_e32 v3, 1
 global_atomic_add_x2 v4, v[3:4], s[2:3]
 s_mov_b64 exec, s[4:5]
-s_nop 4
 global_store_dword v2, v2, s[0:1]
 s_branch
 )";
-const char* const kGfx90aLanes = R"(s_nop 4
-s_mov_b64 s[4:5], exec
+const char* const kGfx90aLanes = R"(s_mov_b64 s[4:5], exec
 s_mov_b32 s2, 0
 s_mov_b32 s3, 0
 s_mov_b64 exec, 1
@@ -48,12 +45,10 @@ v_bcnt_u32_b32 v4, s4, 0
 v_bcnt_u32_b32 v4, s5, v4
 global_atomic_add_x2 v5, v[4:5], s[2:3]
 s_mov_b64 exec, s[4:5]
-s_nop 4
 global_store_dword v2, v2, s[0:1]
 s_branch
 )";
-const char* const kGfx942Waves = R"(s_nop 4
-s_mov_b64 s[4:5], exec
+const char* const kGfx942Waves = R"(s_mov_b64 s[4:5], exec
 s_mov_b32 s2, 0
 s_mov_b32 s3, 0
 s_mov_b64 exec, 1
@@ -61,7 +56,6 @@ v_mov_b32_e32 v5, 0
 v_mov_b32_e32 v4, 1
 global_atomic_add_x2 v5, v[4:5], s[2:3] sc1
 s_mov_b64 exec, s[4:5]
-s_nop 4
 global_store_dword v2, v2, s[0:1]
 s_branch
 )";

@@ -80,6 +80,48 @@ TEST(Registers, NothingLiveOrPendingIsChosen) {
   EXPECT_TRUE(plan.grown.Empty());
 }
 
+// The only pairs that nobody reads are those that loads are about to write.
+TEST(Registers, WhatALoadWillWriteIsNotFree) {
+  Loaded loaded(AssembleObject("gfx90a", 64,
+                               {{.body = R"(
+    global_load_dwordx2 v[4:5], v[0:1], off
+    s_load_dwordx2 s[6:7], s[0:1], 0x0
+    s_nop 7
+    v_xor_b32_e32 v0, v1, v0
+    v_xor_b32_e32 v0, v2, v3
+    v_xor_b32_e32 v0, v6, v7
+    v_mov_b32_e32 v0, s0
+    v_mov_b32_e32 v0, s1
+    v_mov_b32_e32 v0, s2
+    v_mov_b32_e32 v0, s3
+    v_mov_b32_e32 v0, s4
+    v_mov_b32_e32 v0, s5
+    v_mov_b32_e32 v0, s8
+    v_mov_b32_e32 v0, s9
+    v_cndmask_b32_e32 v0, v0, v0, vcc
+    s_endpgm)",
+                                 .vgprs = 8,
+                                 .sgprs = 10}}));
+  EXPECT_EQ(Why(Plan(loaded.Kernel(), 2, 0, 100)), Reason::kSgprBudget);
+  EXPECT_EQ(Why(Plan(loaded.Kernel(), 2, 100, 0)), Reason::kVgprBudget);
+  const SitePlan plan = Get(Plan(loaded.Kernel(), 2, 16, 8));
+  EXPECT_FALSE(plan.temporaries.HasAny(kVgpr0, 8));
+  EXPECT_FALSE(plan.temporaries.HasAny(kSgpr0, 10));
+}
+
+// On gfx12 a vector instruction's read of a scalar stays a hazard for later
+// writes of it: only what the kernel never mentions can be borrowed.
+TEST(Registers, Gfx12BorrowsNoScalarThatTheKernelUses) {
+  AsmKernel k{.vgprs = 8, .sgprs = 106};
+  k.body = "s_nop 7\n";
+  for (int s = 0; s < 106; ++s) k.body += "s_mov_b32 s" + std::to_string(s) + ", 0\n";
+  k.body += "s_endpgm\n";
+  Loaded rdna2(AssembleObject("gfx1030", 32, {k}));
+  EXPECT_FALSE(Get(Plan(rdna2.Kernel(), 0, 0, 0)).temporaries.Empty());
+  Loaded rdna4(AssembleObject("gfx1201", 32, {k}));
+  EXPECT_EQ(Why(Plan(rdna4.Kernel(), 0, 0, 0)), Reason::kNoSgprPair);
+}
+
 TEST(Registers, Gfx9SgprGrowthNeedsBudget) {
   // 10 ordinary SGPRs and 6 special ones fill the first granule of 16.
   Loaded loaded(AssembleObject("gfx900", 64, {Busy(10, 4)}));
@@ -113,6 +155,25 @@ TEST(Registers, VccIsUsedWhenDead) {
   EXPECT_EQ(plan.sgpr_delta, 0);
   EXPECT_TRUE(plan.temporaries.HasAny(kVgpr0 + 4, 4));
   EXPECT_EQ(plan.fixups.size(), 2u);
+}
+
+// With the address in VGPRs the first of them would be written two wait states
+// after whatever stands before: a dot product's result takes three on gfx90a.
+TEST(Registers, WaitStatesThatASequenceLacksAreMadeUp) {
+  const std::pair<const char*, const char*> firsts[] = {{"gfx900", "s_mov_b64 vcc, exec"},
+                                                        {"gfx90a", "s_nop 0"}};
+  for (const auto& [processor, first] : firsts) {
+    AsmKernel busy = Busy(10, 4);
+    const size_t use = busy.body.find("v_cndmask");
+    busy.body.erase(use, busy.body.find('\n', use) - use);
+    busy.vgprs = 8;
+    Loaded loaded(AssembleObject(processor, 64, {busy}));
+    const SitePlan plan = Get(Plan(loaded.Kernel(), 0, 0, 0));
+    EXPECT_EQ(loaded.isa().Print(plan.sequence, 0), first);
+    const size_t words = std::string(first) == "s_nop 0" ? 3 : 2;  // s_nop, EXEC saved, EXEC set
+    EXPECT_EQ(plan.fixups[0].offset, 4 * words + 4) << "the literal of a v_mov";
+    EXPECT_EQ(plan.sequence[plan.fixups[0].offset], 0);
+  }
 }
 
 TEST(Registers, VgprGrowthAndItsDescriptor) {

@@ -6,8 +6,53 @@
 namespace rjdbi::patch {
 namespace {
 
-// 5 wait states: VALU writes SGPR -> VMEM reads it, and VALU writes EXEC -> DPP.
-constexpr std::string_view kGuard = "s_nop 4";
+using P = HazardProducer;
+using C = HazardConsumer;
+
+// gfx900, 906, 908.
+constexpr HazardRule kVega[] = {
+    {P::kValuWritesScalar, C::kMemoryReadsScalar, 5}, {P::kValuWritesScalar, C::kSelectsLane, 4},
+    {P::kValuWritesScalar, C::kDividesWithVcc, 4},    {P::kValuWritesExec, C::kCrossesLanes, 5},
+    {P::kValuWritesExec, C::kVectorMemory, 5},        {P::kWritesVector, C::kCrossesLanes, 2},
+    {P::kStoresWideData, C::kValuWritesVector, 1},    {P::kVectorMemory, C::kVectorMemory, 1},
+    {P::kScalarMemory, C::kScalarMemory, 1},          {P::kWritesM0, C::kReadsM0, 1},
+    {P::kSetsRegister, C::kTouchesRegister, 2},
+};
+
+constexpr HazardRule kMi200[] = {
+    {P::kValuWritesScalar, C::kMemoryReadsScalar, 5},
+    {P::kValuWritesScalar, C::kSelectsLane, 4},
+    {P::kValuWritesScalar, C::kDividesWithVcc, 4},
+    {P::kValuWritesExec, C::kCrossesLanes, 5},
+    {P::kValuWritesExec, C::kVectorMemory, 5},
+    {P::kWritesVector, C::kCrossesLanes, 2},
+    {P::kDotWritesVector, C::kTouchesVector, 3},
+    {P::kStoresWideData, C::kValuWritesVector, 1},
+    {P::kVectorMemory, C::kVectorMemory, 1},
+    {P::kScalarMemory, C::kScalarMemory, 1},
+    {P::kWritesM0, C::kReadsM0, 1},
+    {P::kSetsRegister, C::kTouchesRegister, 2},
+};
+
+constexpr HazardRule kMi300[] = {
+    {P::kValuWritesScalar, C::kMemoryReadsScalar, 5},
+    {P::kValuWritesScalar, C::kSelectsLane, 4},
+    {P::kValuWritesScalar, C::kValuReadsScalar, 2},
+    {P::kValuWritesScalar, C::kDividesWithVcc, 4},
+    {P::kValuWritesExec, C::kCrossesLanes, 5},
+    {P::kValuWritesExec, C::kVectorMemory, 5},
+    {P::kValuWritesExec, C::kReadsLane, 4},
+    {P::kWritesVector, C::kCrossesLanes, 2},
+    {P::kWritesVector, C::kReadsLane, 1},
+    {P::kDotWritesVector, C::kTouchesVector, 3},
+    {P::kTransWritesVector, C::kValuReadsVector, 1},
+    {P::kStoresWideData, C::kValuWritesVector, 2},
+    {P::kVectorMemory, C::kVectorMemory, 1},
+    {P::kScalarMemory, C::kScalarMemory, 1},
+    {P::kWritesM0, C::kReadsM0, 1},
+    {P::kSetsRegister, C::kTouchesRegister, 2},
+};
+
 // 19 wait states: a 16-pass MFMA result -> any VALU or memory access.
 constexpr std::string_view kMfmaGuard = "s_nop 7\ns_nop 7\ns_nop 2";
 
@@ -22,7 +67,7 @@ constexpr Generation Gfx9(std::string_view family) {
   Generation g;
   g.family = family;
   g.major = 9;
-  g.head_guard = g.tail_guard = kGuard;
+  g.hazards = kVega;
   g.scalar_atomics = true;
   g.global_atomic_add_u64 = "global_atomic_add_x2";
   g.waits = kWaits;
@@ -42,6 +87,7 @@ constexpr Generation Gfx908() {
 constexpr Generation Unified(std::string_view family) {
   Generation g = Gfx9(family);
   g.mfma_head_guard = kMfmaGuard;
+  g.hazards = kMi200;
   g.vgpr_granule_w64 = g.vgpr_encoding_granule_w64 = 8;
   g.vgprs_per_simd_w64 = 512;
   g.unified_vgpr_file = true;
@@ -54,6 +100,7 @@ constexpr Generation Unified(std::string_view family) {
 constexpr Generation Gfx942() {
   Generation g = Unified("gfx942");
   g.system_scope = " sc1";
+  g.hazards = kMi300;
   return g;
 }
 

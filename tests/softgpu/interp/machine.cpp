@@ -207,6 +207,7 @@ class MachineImpl : public Machine {
   void Interrupt() override { interrupted_.store(true, std::memory_order_relaxed); }
   void ClearInterrupt() override { interrupted_.store(false, std::memory_order_relaxed); }
   void SetMessageSink(MessageSink* sink) override { messages_ = sink; }
+  void SetObserver(Observer* observer) override { observer_ = observer; }
   void InvalidateInstructionCache() override;
   const std::map<uint64_t, PcCount>& Counts() const override;
   void ResetCounts() override;
@@ -231,6 +232,7 @@ class MachineImpl : public Machine {
   SplitMix random_, poison_;
   Memory* memory_;
   MessageSink* messages_ = nullptr;
+  Observer* observer_ = nullptr;
   std::atomic<bool> interrupted_{false};
   std::array<std::unique_ptr<Decoder>, 2> decoders_;  // wave32, wave64
   mutable std::array<CodeCache, 2> caches_;
@@ -552,6 +554,7 @@ Step MachineImpl::RunWave(Slot& slot, uint32_t quantum) {
     cached->count.lanes += active;
     lane_count += active;
     ++wave.memtime;
+    if (observer_ != nullptr) observer_->OnInstruction(wave, cached->inst);
     step = cached->inst.handler(wave, cached->inst);
     if (step == Step::kNext) {
       wave.pc += cached->inst.size;

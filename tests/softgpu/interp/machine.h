@@ -35,6 +35,13 @@ struct PcCount {
   uint64_t lanes = 0;  // sum of active lanes at issue
 };
 
+// Sees every instruction before it runs, on the thread inside Run.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void OnInstruction(const Wave& wave, const Inst& inst) = 0;
+};
+
 class Machine {
  public:
   // gfx_name: "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010",
@@ -56,6 +63,9 @@ class Machine {
   // Where s_sendmsg interrupts go; nullptr (the default) drops them. Called on
   // the thread inside Run.
   virtual void SetMessageSink(MessageSink* sink) = 0;
+
+  // nullptr (the default): nobody.
+  virtual void SetObserver(Observer* observer) = 0;
 
   // Forget decoded instructions (code was written or freed).
   virtual void InvalidateInstructionCache() = 0;
