@@ -6,7 +6,7 @@
 // of a live vector register: that it is read before it is written anew, and
 // whether that may be in lanes that are not active here. A write of all active
 // lanes ends the first kind; the second only where all lanes are active.
-// See docs/decisions/0008.
+// See docs/decisions/0011.
 #ifndef PATCH_ANALYSIS_LIVENESS_H_
 #define PATCH_ANALYSIS_LIVENESS_H_
 
