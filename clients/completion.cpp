@@ -61,6 +61,8 @@ std::string Bash(const CLI::App& app) {
       "    --probe) COMPREPLY=($(compgen -W 'nop count-waves count-lanes block-count"
       " sabotage' -- \"$word\")); return ;;\n"
       "    --placement) COMPREPLY=($(compgen -W 'auto trampoline clone' -- \"$word\")); return ;;\n"
+      "    --position) COMPREPLY=($(compgen -W 'before after' -- \"$word\")); return ;;\n"
+      "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"
       "    --socket|--agent|--agent-socket|--output-image)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    --attachment) COMPREPLY=($(compgen -W \"$(",

@@ -17,39 +17,65 @@ namespace rjdbi::clients {
 namespace {
 
 // Listings of large libraries disassemble every kernel.
-constexpr std::chrono::seconds kDeadline{120};
+constexpr std::chrono::seconds kPatience{20}, kListingPatience{120};
 constexpr int kMaxReplyBytes = 512 << 20;
 
+constexpr size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
+
 // gRPC's own words about a socket are of no help: what the socket itself says.
-std::string WhyUnreachable(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return "its path is too long for a socket";
-  path.copy(address.sun_path, path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool connected =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  const int error = errno;
-  close(fd);
-  if (connected) return "the connection was lost";
-  if (error == ENOENT) return "there is no such socket";
-  if (error == ECONNREFUSED) return "nothing listens there";
-  return absl::AsciiStrToLower(std::strerror(error));
+absl::Status Unreachable(const std::string& path) {
+  const auto status = [&](const std::string& why, const std::string& help) {
+    absl::Status s = absl::UnavailableError(absl::StrCat("no rjdbid answers on ", path, ": ", why));
+    if (!help.empty()) s.SetPayload(kHelpPayload, absl::Cord(help));
+    return s;
+  };
+  if (path.size() > kLongestPath) {
+    return status("its path is too long for a socket", "name another with --socket");
+  }
+  switch (TryConnect(path)) {
+    case 0:
+      return status("it takes connections, but did not answer, or went away",
+                    "see rjdbid's log (journalctl -u rjdbid), then restart it");
+    case EAGAIN:
+      return status("it does not take connections any more, and its queue is full",
+                    "see rjdbid's log (journalctl -u rjdbid), then restart it");
+    case ENOENT:
+      return status("there is no such socket", "");
+    case ECONNREFUSED:
+      return status("nothing listens there", "");
+    case EACCES:
+      return status("permission denied",
+                    "run rjctl as root, or as a member of the group that the socket belongs to");
+    default:
+      return status(absl::AsciiStrToLower(std::strerror(errno)), "");
+  }
 }
 
-absl::Status ToAbsl(const grpc::Status& status, const std::string& path) {
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    return absl::UnavailableError(
-        absl::StrCat("no rjdbid answers on ", path, ": ", WhyUnreachable(path)));
-  }
+absl::Status ToAbsl(const grpc::Status& status, const std::string& path,
+                    std::chrono::seconds patience) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return Unreachable(path);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(
-        absl::StrCat("rjdbid on ", path, " did not answer within ", kDeadline.count(), " s"));
+        absl::StrCat("rjdbid on ", path, " did not answer within ", patience.count(), " s"));
   }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
 }  // namespace
+
+// Not blocking: a full queue would hold us for as long as nobody takes from it.
+int TryConnect(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() > kLongestPath) return errno = ENAMETOOLONG;
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return errno;
+  const int result = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int error = errno;
+  close(fd);
+  return errno = result == 0 ? 0 : error;
+}
 
 struct ControlClient::Connection {
   std::unique_ptr<v1::Control::Stub> stub;
@@ -68,24 +94,25 @@ ControlClient::ControlClient(std::string socket_path)
 ControlClient::~ControlClient() = default;
 
 // Every method is the same call with other types.
-#define RJDBI_CONTROL_METHOD(Method)                                                  \
+#define RJDBI_CONTROL_METHOD(Method, patience)                                        \
   absl::Status ControlClient::Method(const v1::Method##Request& request,              \
                                      v1::Method##Reply& reply) {                      \
+    if (socket_path_.size() > kLongestPath) return Unreachable(socket_path_);         \
     grpc::ClientContext context;                                                      \
-    context.set_deadline(std::chrono::system_clock::now() + kDeadline);               \
+    context.set_deadline(std::chrono::system_clock::now() + (patience));              \
     const grpc::Status status = connection_->stub->Method(&context, request, &reply); \
-    return status.ok() ? absl::OkStatus() : ToAbsl(status, socket_path_);             \
+    return status.ok() ? absl::OkStatus() : ToAbsl(status, socket_path_, patience);   \
   }
-RJDBI_CONTROL_METHOD(Attach)
-RJDBI_CONTROL_METHOD(Detach)
-RJDBI_CONTROL_METHOD(GetStatus)
-RJDBI_CONTROL_METHOD(ListCodeObjects)
-RJDBI_CONTROL_METHOD(ListKernels)
-RJDBI_CONTROL_METHOD(ListSites)
-RJDBI_CONTROL_METHOD(WhyNotAttached)
-RJDBI_CONTROL_METHOD(GetCoverage)
-RJDBI_CONTROL_METHOD(GetReport)
-RJDBI_CONTROL_METHOD(GetRecords)
+RJDBI_CONTROL_METHOD(Attach, kPatience)
+RJDBI_CONTROL_METHOD(Detach, kPatience)
+RJDBI_CONTROL_METHOD(GetStatus, kPatience)
+RJDBI_CONTROL_METHOD(ListCodeObjects, kPatience)
+RJDBI_CONTROL_METHOD(ListKernels, kListingPatience)
+RJDBI_CONTROL_METHOD(ListSites, kListingPatience)
+RJDBI_CONTROL_METHOD(WhyNotAttached, kPatience)
+RJDBI_CONTROL_METHOD(GetCoverage, kPatience)
+RJDBI_CONTROL_METHOD(GetReport, kPatience)
+RJDBI_CONTROL_METHOD(GetRecords, kPatience)
 #undef RJDBI_CONTROL_METHOD
 
 }  // namespace rjdbi::clients

@@ -11,6 +11,12 @@
 
 namespace rjdbi::clients {
 
+// Payload of a status: what a person can do about it, one line.
+inline constexpr char kHelpPayload[] = "rjdbi/help";
+
+// Whether somebody listens on a unix socket: 0, or an errno (EAGAIN: its queue is full).
+int TryConnect(const std::string& path);
+
 class ControlClient {
  public:
   explicit ControlClient(std::string socket_path);

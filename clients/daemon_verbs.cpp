@@ -260,6 +260,10 @@ int CodeObjects(const Context& context) {
     context.out.Json(reply);
     return kOk;
   }
+  if (reply.code_objects().empty()) {
+    context.out.Note("No process has loaded a code object since rjdbid started.");
+    return kOk;
+  }
   std::vector<std::vector<std::string>> rows;
   for (const v1::CodeObjectSummary& o : reply.code_objects()) {
     rows.push_back({o.sha256().substr(0, kShortHash), Printable(o.isa()), FormatBytes(o.size()),

@@ -163,7 +163,13 @@ void AddQueries(CLI::App& app, Arguments& a) {
   CLI::Option* by = verb->add_option("--by", a.filter.by,
                                      "A row for each site (default), opcode or kernel (table only)")
                         ->type_name("WHAT")
-                        ->transform(CLI::CheckedTransformer(kRows).description(""));
+                        ->transform([](const std::string& text) {
+                          const auto row = kRows.find(text);
+                          if (row == kRows.end()) {
+                            throw CLI::ValidationError("--by", "expected site, opcode or kernel");
+                          }
+                          return std::to_string(static_cast<int>(row->second));
+                        });
   verb->add_flag_callback(
           "--summary", [&a] { a.filter.by = Filter::By::kKernel; }, "The same as --by kernel")
       ->excludes(by);
@@ -318,7 +324,21 @@ const std::string* NotUtf8(const Arguments& a) {
     for (const std::string& text : *list) texts.push_back(&text);
   }
   for (const std::string* text : texts) {
-    if (Utf8(*text) != *text) return text;
+    if (patch::ToUtf8(*text) != *text) return text;
+  }
+  return nullptr;
+}
+
+// An option that was given without anything in it: a script's variable that is not
+// set, most likely, and never the same as no option.
+const CLI::Option* EmptyOption(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) return option;
+    }
+  }
+  for (const CLI::App* verb : app.get_subcommands()) {
+    if (const CLI::Option* option = EmptyOption(*verb)) return option;
   }
   return nullptr;
 }
@@ -354,11 +374,14 @@ int Main(int argc, char** argv) {
     return out.FailUsage("csv is for records; other verbs have table and json");
   }
   const Context context{out, a.socket};
+  if (const CLI::Option* empty = EmptyOption(app)) {
+    return out.FailUsage(absl::StrCat(empty->get_name(), ": the value is empty"));
+  }
   if (const std::string* bad = NotUtf8(a)) {
-    return out.FailUsage(absl::StrCat("'", *bad, "' is not UTF-8, so nothing can match it"));
+    return out.FailUsage(absl::StrCat("'", *bad, "' is not UTF-8"));
   }
   const int code = a.verb(context);
-  return std::fflush(stdout) == 0 ? code : static_cast<int>(kInternal);
+  return out.Finish() ? code : static_cast<int>(kInternal);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Verbs that need no daemon: the same engine, on a file.
 #include <google/protobuf/struct.pb.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +28,13 @@ namespace {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
+  const auto status = std::filesystem::status(path, error);
+  if (!error && !std::filesystem::is_regular_file(status)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ",
+        std::filesystem::exists(status) ? "not a regular file" : "there is no such file"));
+  }
+  const auto size = error ? 0 : std::filesystem::file_size(path, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
   if (size > patch::CodeObject::kMaxSize) {
     return absl::InvalidArgumentError(
@@ -34,9 +42,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
                      FormatBytes(patch::CodeObject::kMaxSize), " (RJD-O002)"));
   }
   std::string bytes(size, '\0');
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
   if (!in.read(bytes.data(), static_cast<std::streamsize>(size))) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ", errno != 0 ? std::strerror(errno) : "it has become shorter meanwhile"));
   }
   return bytes;
 }
@@ -69,11 +79,17 @@ std::string WrongKind(const std::string& bytes) {
 // Why `file` cannot be inspected, with what to give instead.
 int FailOnFile(const Context& context, const std::string& file, const std::string& bytes,
                const absl::Status& status) {
-  // Bytes that are no code object are the caller's mistake.
-  const auto kind = absl::IsDataLoss(status) ? absl::StatusCode::kInvalidArgument : status.code();
+  // Bytes that are no code object, or none that can be worked on, are the caller's.
+  const bool unsupported = absl::IsUnimplemented(status) || absl::IsNotFound(status);
+  const bool callers = unsupported || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
+  const auto kind = callers ? absl::StatusCode::kInvalidArgument : status.code();
   const int code = context.out.Fail(absl::Status(
       kind, absl::StrCat(file, ": ", IsElf(bytes) ? status.message() : "not an ELF file")));
-  if (std::string hint = WrongKind(bytes); !hint.empty()) context.out.Note("help: " + hint);
+  if (std::string hint = WrongKind(bytes); !hint.empty()) {
+    context.out.Note("help: " + hint);
+  } else if (unsupported) {
+    context.out.Note("help: rjctl explain " + std::string(contract::id::kObjectUnsupported));
+  }
   return code;
 }
 
@@ -98,6 +114,15 @@ void NoteWhyEmpty(const Context& context, bool filtered) {
         "note: none in the ", known, known == 1 ? " code object" : " code objects",
         " that rjdbid has seen", filtered ? " matches; rjctl kernels lists all kernels" : ""));
   }
+}
+
+constexpr char kNotWithFile[] = "--object chooses among what rjdbid has seen: not with a FILE";
+
+void NoteNoKernel(const Context& context, const std::string& kernel) {
+  context.out.Note(kernel.empty()
+                       ? "note: the code object has no kernels"
+                       : absl::StrCat("note: no kernel of the file matches '", Printable(kernel),
+                                      "'; rjctl kernels FILE lists all"));
 }
 
 int PrintKernels(const Context& context, const v1::ListKernelsReply& reply, bool with_object) {
@@ -226,17 +251,68 @@ int RecordExit(const v1::AdmissionRecord& record) {
     requested += c.requested();
     done += c.attached() + c.degraded();
   }
-  if (record.object_violations_size() > 0 || done == 0) return kRefused;
-  return done == requested ? kOk : kPartial;
+  if (done == 0) return kRefused;
+  return done == requested && record.object_violations_size() == 0 ? kOk : kPartial;
 }
 
+// Whole or not at all: what is there may be the only copy, of the input even.
 absl::Status WriteImage(const std::string& path, const std::vector<uint8_t>& image) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const bool replace = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  const std::string target = replace ? absl::StrCat(path, ".", getpid(), ".tmp") : path;
+  errno = 0;
+  std::ofstream file(target, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(image.data()),
              static_cast<std::streamsize>(image.size()));
   file.close();
-  if (!file) return absl::InternalError(absl::StrCat(path, ": ", std::strerror(errno)));
-  return absl::OkStatus();
+  bool ok = !file.fail();
+  if (ok && replace) {
+    if (std::filesystem::exists(status)) {
+      std::filesystem::permissions(target, status.permissions(), error);
+    }
+    ok = std::rename(target.c_str(), path.c_str()) == 0;
+  }
+  if (ok) return absl::OkStatus();
+  const int problem = errno;
+  if (replace) std::remove(target.c_str());
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", problem != 0 ? std::strerror(problem) : "a write failed"));
+}
+
+// Attachments that nothing was asked of: why, and how to see what there is.
+void NoteVacuous(const Context& context, const v1::AdmissionRecord& record,
+                 const std::vector<v1::Attachment>& attachments) {
+  if (record.object_violations_size() > 0) return;
+  for (const v1::Attachment& a : attachments) {
+    uint64_t requested = 0, kernels = 0;
+    for (const v1::Coverage& c : record.coverage()) {
+      if (c.attachment_id() != a.id()) continue;
+      requested += c.requested();
+      kernels += c.kernel().empty() ? 0 : 1;
+    }
+    if (requested > 0) continue;
+    if (kernels == 0) {
+      context.out.Note(absl::StrCat("note: ", a.id(), ": no kernel matches '",
+                                    Printable(a.spec().kernel_glob()),
+                                    "'; rjctl kernels FILE lists all"));
+    } else {
+      context.out.Note(absl::StrCat("note: ", a.id(), ": '", Printable(a.spec().sites()),
+                                    "' selects no instruction of ", kernels,
+                                    kernels == 1 ? " kernel" : " kernels",
+                                    "; rjctl sites FILE lists what there is"));
+    }
+  }
+}
+
+// What only a process has.
+void NoteUnused(const Context& context, const v1::AttachmentSpec& spec) {
+  const std::pair<const char*, bool> fields[] = {{"pid", spec.pid() != 0},
+                                                 {"process", !spec.process_glob().empty()},
+                                                 {"owner", !spec.owner().empty()}};
+  for (const auto& [name, given] : fields) {
+    if (given) context.out.Note(absl::StrCat("note: ", name, "= has no meaning for a file"));
+  }
 }
 
 }  // namespace
@@ -253,11 +329,13 @@ int Kernels(const Context& context, const std::string& file, const std::string& 
     if (reply.kernels().empty()) NoteWhyEmpty(context, !hash.empty() || !kernel.empty());
     return PrintKernels(context, reply, /*with_object=*/true);
   }
+  if (!hash.empty()) return context.out.FailUsage(kNotWithFile);
   const absl::StatusOr<std::string> bytes = ReadFile(file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const auto reply = contract::InspectKernels(AsBytes(*bytes), kernel);
-  return reply.ok() ? PrintKernels(context, *reply, /*with_object=*/false)
-                    : FailOnFile(context, file, *bytes, reply.status());
+  if (!reply.ok()) return FailOnFile(context, file, *bytes, reply.status());
+  if (reply->kernels().empty()) NoteNoKernel(context, kernel);
+  return PrintKernels(context, *reply, /*with_object=*/false);
 }
 
 int Sites(const Context& context, const std::string& file, const std::string& hash,
@@ -275,9 +353,11 @@ int Sites(const Context& context, const std::string& file, const std::string& ha
     }
     return PrintSites(context, reply);
   }
+  if (!hash.empty()) return context.out.FailUsage(kNotWithFile);
   const absl::StatusOr<std::string> bytes = ReadFile(file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const auto reply = contract::InspectSites(AsBytes(*bytes), kernel, sites);
+  if (reply.ok() && reply->structures().empty()) NoteNoKernel(context, kernel);
   if (reply.ok()) return PrintSites(context, *reply);
   if (absl::IsInvalidArgument(reply.status())) return context.out.Fail(reply.status());  // selector
   return FailOnFile(context, file, *bytes, reply.status());
@@ -314,6 +394,7 @@ int Admit(const Context& context, const AdmitOptions& options) {
     v1::Attachment& attachment = attachments.emplace_back();
     attachment.set_id(absl::StrCat("a", attachments.size()));
     *attachment.mutable_spec() = *spec;
+    NoteUnused(context, *spec);
   }
   v1::AttachReply refused;
   for (const v1::Attachment& attachment : attachments) {
@@ -331,23 +412,24 @@ int Admit(const Context& context, const AdmitOptions& options) {
   const auto rewriter = patch::MakeTrampolineRewriter();
   const contract::Admission admission =
       contract::Admit(AsBytes(*bytes), attachments, policy, *rewriter);
-  if (!options.image.empty() && !admission.patched.empty()) {
-    if (absl::Status s = WriteImage(options.image, admission.patched); !s.ok()) {
-      return context.out.Fail(s);
-    }
-    context.out.Note(absl::StrFormat("wrote %s (%d bytes; %d words are for the loader to fill in)",
-                                     options.image, admission.patched.size(),
-                                     admission.fixups.size()));
-  }
   if (context.out.json()) {
     context.out.Json(admission.record);
   } else {
     context.out.Print(
         contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));
   }
+  NoteVacuous(context, admission.record, attachments);
   if (std::string hint = WrongKind(*bytes); !hint.empty()) {
     context.out.Note(absl::StrCat("help: ", Printable(options.file), ": ",
                                   IsElf(*bytes) ? "" : "not an ELF file; ", hint));
+  }
+  if (!options.image.empty() && !admission.patched.empty()) {
+    if (absl::Status s = WriteImage(options.image, admission.patched); !s.ok()) {
+      return context.out.Fail(s);
+    }
+    context.out.Note(absl::StrFormat("wrote %s (%d bytes; %d words are for the loader to fill in)",
+                                     Printable(options.image), admission.patched.size(),
+                                     admission.fixups.size()));
   }
   return RecordExit(admission.record);
 }

@@ -4,14 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "clients/control_client.h"
 #include "google/protobuf/struct.pb.h"
 
 namespace rjdbi::clients {
@@ -55,6 +58,13 @@ void Output::Print(const std::string& text) const {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
+bool Output::Finish() const {
+  const char* problem = std::fflush(stdout) != 0 ? std::strerror(errno) : "a write failed";
+  if (std::ferror(stdout) == 0) return true;
+  std::fprintf(stderr, "error: standard output: %s\n", problem);
+  return false;
+}
+
 void Output::Note(const std::string& text) const {
   if (options_.json || options_.csv) return;
   std::fflush(stdout);  // in the order in which it was said
@@ -83,7 +93,7 @@ void Output::JsonLine(const google::protobuf::Message& message) const {
 
 int Output::Fail(const absl::Status& status) const {
   int code = kInternal;
-  if (absl::IsUnavailable(status)) code = kUnreachable;
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) code = kUnreachable;
   if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) code = kUsage;
   // The lines after the first point into something, such as a selector.
   std::string message, shown;
@@ -101,12 +111,17 @@ int Output::Fail(const absl::Status& status) const {
   }
   const char* red = err_colour_ ? "\033[1;31m" : "";
   std::fprintf(stderr, "%serror%s: %s\n", red, err_colour_ ? "\033[0m" : "", shown.c_str());
-  if (code == kUnreachable) {
-    std::fprintf(
-        stderr,
-        "help: start rjdbid (systemctl start rjdbid.socket, or rjdbid by hand), or name its "
-        "socket with --socket or RJDBI_CONTROL_SOCKET\n");
+  std::string help;
+  if (const auto payload = status.GetPayload(kHelpPayload)) {
+    help = std::string(*payload);
+  } else if (absl::IsDeadlineExceeded(status)) {
+    help = "see rjdbid's log (journalctl -u rjdbid)";
+  } else if (code == kUnreachable) {
+    help =
+        "start rjdbid (systemctl start rjdbid.socket, or rjdbid by hand), or name its socket with "
+        "--socket or RJDBI_CONTROL_SOCKET";
   }
+  if (!help.empty()) std::fprintf(stderr, "help: %s\n", help.c_str());
   return code;
 }
 
@@ -167,50 +182,6 @@ std::string FormatTime(int64_t unix_ns) {
   char text[32];
   strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
   return text;
-}
-
-namespace {
-
-// Bytes of the well-formed sequence at `at`; 0: there is none.
-size_t SequenceLength(const std::string& text, size_t at) {
-  struct Form {
-    unsigned char first, last, low, high;  // lead bytes; range of the byte after
-    size_t length;
-  };
-  static constexpr Form kForms[] = {
-      {0x00, 0x7F, 0x00, 0xFF, 1}, {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
-      {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
-      {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  for (const Form& form : kForms) {
-    if (byte(0) < form.first || byte(0) > form.last) continue;
-    if (form.length > text.size() - at) return 0;
-    for (size_t i = 1; i < form.length; ++i) {
-      if (byte(i) < (i == 1 ? form.low : 0x80) || byte(i) > (i == 1 ? form.high : 0xBF)) return 0;
-    }
-    return form.length;
-  }
-  return 0;
-}
-
-}  // namespace
-
-std::string Utf8(const std::string& text) {
-  std::string out = text;
-  for (size_t i = 0; i < out.size();) {
-    const size_t length = SequenceLength(out, i);
-    if (length == 0) out[i] = '?';
-    i += std::max<size_t>(length, 1);
-  }
-  return out;
-}
-
-std::string Printable(const std::string& text) {
-  std::string out = Utf8(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return out;
 }
 
 }  // namespace rjdbi::clients

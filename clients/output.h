@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "contract/render.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::clients {
 
@@ -40,6 +41,8 @@ class Output {
   contract::RenderOptions render_error() const { return {err_colour_}; }
 
   void Print(const std::string& text) const;  // data
+  // Once, at the end. False, after saying so: data did not arrive.
+  bool Finish() const;
   void Note(const std::string& text) const;   // one line for people; only in table mode
   void Warn(const std::string& text) const;   // one line, always
   void Json(const google::protobuf::Message& message) const;      // one whole object
@@ -68,9 +71,7 @@ class Output {
 
 std::string FormatBytes(uint64_t bytes);  // "1.5 MiB"
 std::string FormatTime(int64_t unix_ns);  // "2024-05-01 12:00:00", "-" for 0
-// Control characters, and what is not UTF-8, replaced by '?'.
-std::string Printable(const std::string& text);
-std::string Utf8(const std::string& text);  // the latter alone
+using patch::Printable;
 
 }  // namespace rjdbi::clients
 

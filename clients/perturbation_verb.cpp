@@ -166,8 +166,8 @@ int Perturbation(const Context& context, const PerturbationOptions& options) {
   reply.set_objects_not_wanted(collection.Keep(options.targets));
   reply.set_objects_left_out(collection.Sample(options.limit));
   for (const std::string& problem : collection.problems()) {
-    reply.add_problems(Utf8(problem));
-    context.out.Warn("warning: " + Printable(problem));
+    reply.add_problems(patch::ToUtf8(problem));
+    context.out.Warn(Printable(problem));
   }
   if (collection.objects().empty()) {
     return context.out.FailUsage(absl::StrCat(

@@ -1,9 +1,8 @@
 // `rjctl run`: a program with the agent loaded, attachments for as long as it
 // runs, and its own exit code as ours.
+#include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "clients/control_client.h"
 #include "clients/record_report.h"
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
@@ -56,6 +57,15 @@ absl::StatusOr<std::string> FindAgent(const std::string& given) {
                                                  "); name it with --agent"));
 }
 
+// The dynamic linker would go on without it, and say so in words of its own.
+bool IsSharedLibrary(const std::string& path) {
+  Elf64_Ehdr header = {};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(reinterpret_cast<char*>(&header), sizeof(header)) &&
+         std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_DYN &&
+         header.e_machine == EM_X86_64;
+}
+
 // `value` added to a list in the environment, unless it is in there already.
 void AddToList(const char* name, const std::string& value, char separator, bool first) {
   const std::string old = EnvOr(name, "");
@@ -83,17 +93,6 @@ void SetEnvironment(const std::string& agent, const RunOptions& options) {
   } else {
     setenv("RJDBI_DEADLINE_MS", kPatienceMs, 0);
   }
-}
-
-bool Answers(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return false;
-  path.copy(address.sun_path, path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  close(fd);
-  return ok;
 }
 
 // Waits for the starting byte, then becomes the command. Nothing of gRPC has
@@ -251,6 +250,9 @@ int Run(const Context& context, const RunOptions& given) {
   if (options.command.empty()) return context.out.FailUsage("run: which command?");
   const absl::StatusOr<std::string> agent = FindAgent(options.agent_library);
   if (!agent.ok()) return context.out.Fail(agent.status());
+  if (!IsSharedLibrary(*agent)) {
+    return context.out.FailUsage(absl::StrCat(*agent, ": not a shared library of this machine"));
+  }
   if (agent->find_first_of(" :") != std::string::npos) {
     return context.out.FailUsage(
         absl::StrCat(*agent, ": LD_PRELOAD cannot name a path with blanks or colons"));
@@ -264,7 +266,7 @@ int Run(const Context& context, const RunOptions& given) {
   const std::string socket = options.agent_socket.empty()
                                  ? EnvOr("RJDBI_SOCKET", kDefaultAgentSocket)
                                  : options.agent_socket;
-  if (!Answers(socket)) {
+  if (TryConnect(socket) != 0) {
     context.out.Warn(
         absl::StrCat("no rjdbid answers on ", socket, "; the program runs unobserved"));
   }

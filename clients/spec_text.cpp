@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -114,7 +115,11 @@ absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text) {
     }
   }
   v1::AttachmentSpec spec;
+  std::set<std::string> given;
   for (const auto& [key, value] : parts) {
+    if (!given.insert(key).second) {
+      return absl::InvalidArgumentError(absl::StrCat(key, "= is given twice"));
+    }
     if (absl::Status status = SetSpecField(spec, key, value); !status.ok()) return status;
   }
   for (const auto& [key, value] :

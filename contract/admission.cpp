@@ -127,6 +127,7 @@ struct Asked {
   std::vector<v1::Violation> refusals;  // of the attachment as a whole
   v1::Placement placement = v1::AUTO;
   bool matched = false;
+  bool left_out = false;  // beyond the limit of attachments: see RJD-A009
 };
 
 // How a kernel runs its probes, and why it is no clone.
@@ -354,6 +355,7 @@ void Engine::MatchKernels() {
     if (!a.selector || a.probe == nullptr || matches.empty()) continue;
     if (admitted >= policy_.max_attachments_per_object) {
       ++left_out;
+      a.left_out = true;
       continue;
     }
     ++admitted;
@@ -1006,7 +1008,11 @@ void Engine::Cover() {
     for (const auto& [id, n] : t.degradations) CountReason(*c->mutable_degradations(), id, n);
   }
   for (const Asked& a : asked_) {
-    if (!a.matched) CoverNothing(a);
+    if (a.matched) continue;
+    CoverNothing(a);
+    if (!a.left_out) continue;
+    v1::Coverage* c = record().mutable_coverage(record().coverage_size() - 1);
+    CountReason(*c->mutable_refused(), id::kTooManyAttachments, 0);
   }
 }
 

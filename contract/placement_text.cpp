@@ -5,21 +5,15 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "contract/text.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::contract {
 namespace {
 
-std::string Kernels(uint64_t n) { return StrCat(n, n == 1 ? " kernel" : " kernels"); }
+using patch::Printable;
 
-// Messages name attachments; control characters never reach the terminal.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
-  }
-  return text;
-}
+std::string Kernels(uint64_t n) { return StrCat(n, n == 1 ? " kernel" : " kernels"); }
 
 }  // namespace
 

@@ -19,23 +19,18 @@
 #include "contract/placement_text.h"
 #include "contract/site.h"
 #include "contract/text.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::contract {
 namespace {
+
+using patch::Printable;
 
 constexpr std::string_view kRed = "\033[1;31m", kBlue = "\033[1;34m", kGreen = "\033[1;32m",
                            kYellow = "\033[1;33m", kReset = "\033[0m";
 
 std::string Paint(std::string_view text, std::string_view colour, const RenderOptions& o) {
   return o.colour ? StrCat(colour, text, kReset) : std::string(text);
-}
-
-std::string Printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
-  }
-  return out;
 }
 
 std::string Place(const v1::Location& l) {
@@ -95,8 +90,8 @@ std::string Table(const std::vector<Row>& rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       if (i != 0) line += "  ";
-      // Numbers to the right, the first and the last column to the left.
-      const bool left = i == 0 || i == 1 || i + 1 == row.size();
+      // Numbers to the right, the first and the last two columns to the left.
+      const bool left = i == 0 || i + 2 >= row.size();
       line += left ? absl::StrFormat("%-*s", static_cast<int>(widths[i]), row[i])
                    : absl::StrFormat("%*s", static_cast<int>(widths[i]), row[i]);
     }
@@ -270,8 +265,9 @@ std::string RenderTotal(const v1::Coverage& c) {
 
 std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage,
                            const RenderOptions& o) {
-  std::vector<Row> rows = {{"KERNEL", "ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED",
-                            "NOT SELECTED", "REASONS"}};
+  // Names of kernels last: some are longer than a terminal is wide.
+  std::vector<Row> rows = {{"ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED",
+                            "NOT SELECTED", "REASONS", "KERNEL"}};
   std::vector<const v1::Coverage*> ordered;
   for (const v1::Coverage& c : coverage) ordered.push_back(&c);
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) {
@@ -290,15 +286,20 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
   for (const v1::Coverage* c : ordered) {
     if (c->kernel().empty()) {
       if (matched.contains(c->attachment_id())) continue;
+      const std::string object = c->code_object_sha256().substr(0, 12);
       StrAppend(&unmatched, "attachment ", Printable(c->attachment_id()),
-                " covers no kernel of code object ", c->code_object_sha256().substr(0, 12), "\n");
+                c->refused().empty() ? StrCat(" covers no kernel of code object ", object)
+                                     : StrCat(" is left out of code object ", object, ": ",
+                                              Printable(c->refused(0).constraint_id())),
+                "\n");
       continue;
     }
     const std::string refused = ReasonList(c->refused()), degraded = ReasonList(c->degradations());
-    rows.push_back({Printable(Demangle(c->kernel())), Printable(c->attachment_id()),
-                    StrCat(c->requested()), StrCat(c->attached()), StrCat(c->degraded()),
-                    StrCat(RefusedSites(*c)), StrCat(c->not_selected()),
-                    StrCat(refused, refused.empty() || degraded.empty() ? "" : ", ", degraded)});
+    const std::string reasons =
+        StrCat(refused, refused.empty() || degraded.empty() ? "" : ", ", degraded);
+    rows.push_back({Printable(c->attachment_id()), StrCat(c->requested()), StrCat(c->attached()),
+                    StrCat(c->degraded()), StrCat(RefusedSites(*c)), StrCat(c->not_selected()),
+                    reasons.empty() ? "-" : reasons, Printable(Demangle(c->kernel()))});
   }
   if (rows.size() == 1 && unmatched.empty()) return "no coverage recorded\n";
   std::string table = rows.size() == 1 ? "" : Table(rows);
@@ -312,7 +313,7 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
 std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const RenderOptions& o) {
   std::string out = StrCat("code object ", r.code_object_sha256().substr(0, 12), "  ",
                            r.isa().empty() ? "unknown target" : r.isa(), "  ", r.size(), " bytes, ",
-                           r.kernels(), " kernels");
+                           r.kernels(), r.kernels() == 1 ? " kernel" : " kernels");
   StrAppend(&out, r.patched_size() != 0 ? StrCat("; patched: ", r.patched_size(), " bytes\n")
                                         : "; not patched\n");
   for (const v1::Violation& v : r.object_violations()) {

@@ -80,7 +80,9 @@ void AttachmentStore::Load() {
   if (ok) return;
   attachments_.clear();
   rename(file_.c_str(), (file_ + ".bad").c_str());
-  spdlog::error("{} is damaged; it was moved to {}.bad and no attachment is active", file_, file_);
+  load_problem_ = absl::StrCat(file_, " was damaged; it was moved to ", file_,
+                               ".bad and none of its attachments is active");
+  spdlog::error("{}", load_problem_);
 }
 
 void AttachmentStore::Save() {
@@ -117,6 +119,11 @@ absl::Status AttachmentStore::Remove(const std::string& id) {
   attachments_.erase(found);
   Save();
   return absl::OkStatus();
+}
+
+std::string AttachmentStore::load_problem() const {
+  const std::lock_guard lock(mutex_);
+  return load_problem_;
 }
 
 std::string AttachmentStore::write_problem() const {

@@ -23,6 +23,7 @@ class AttachmentStore {
   v1::Attachment Add(const v1::AttachmentSpec& spec, int64_t now_unix_ns);
   absl::Status Remove(const std::string& id);  // NOT_FOUND
   std::vector<v1::Attachment> All() const;
+  std::string load_problem() const;   // what was lost at the start; empty: nothing
   std::string write_problem() const;  // of the last write; empty: it succeeded
   std::vector<v1::Attachment> Matching(const std::string& executable, pid_t pid) const;
 
@@ -34,7 +35,7 @@ class AttachmentStore {
   mutable std::mutex mutex_;
   std::vector<v1::Attachment> attachments_;
   uint64_t next_id_ = 1;  // ids are never reused
-  std::string write_problem_;
+  std::string load_problem_, write_problem_;
 };
 
 // Whether the attachment applies to the process: its executable (path or base

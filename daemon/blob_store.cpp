@@ -125,18 +125,27 @@ bool BlobStore::Contains(const std::string& name) const {
   return index_.count(name) != 0;
 }
 
+bool BlobStore::MoveToFront(const std::string& name) {
+  const auto found = index_.find(name);
+  if (found == index_.end()) return false;
+  order_.splice(order_.begin(), order_, found->second);
+  // The order of use survives a restart.
+  if (!directory_.empty()) utimensat(AT_FDCWD, PathOf(name).c_str(), nullptr, 0);
+  return true;
+}
+
+void BlobStore::Touch(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  MoveToFront(name);
+}
+
 std::shared_ptr<const std::string> BlobStore::Get(const std::string& name) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = index_.find(name);
-    if (found == index_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, found->second);
-    if (directory_.empty()) return found->second->payload;
+    if (!MoveToFront(name)) return nullptr;
+    if (directory_.empty()) return order_.front().payload;
   }
-  if (std::shared_ptr<const std::string> payload = ReadFile(name)) {
-    utimensat(AT_FDCWD, PathOf(name).c_str(), nullptr, 0);  // use order survives a restart
-    return payload;
-  }
+  if (std::shared_ptr<const std::string> payload = ReadFile(name)) return payload;
   const std::lock_guard lock(mutex_);
   const auto found = index_.find(name);
   if (found == index_.end()) return nullptr;  // evicted in between: not corruption

@@ -33,6 +33,8 @@ class BlobStore {
   // nullptr: absent, or was corrupt and is now dropped.
   std::shared_ptr<const std::string> Get(const std::string& name);
   bool Contains(const std::string& name) const;
+  // As if it had been read.
+  void Touch(const std::string& name);
   // Never fails visibly: a store that cannot write is a cache that misses.
   void Put(const std::string& name, std::shared_ptr<const std::string> payload);
   // Names that start with `prefix`, sorted.
@@ -48,6 +50,8 @@ class BlobStore {
   using Order = std::list<Entry>;  // most recently used first
 
   void Scan();
+  // With mutex_ held, false: absent.
+  bool MoveToFront(const std::string& name);
   std::string PathOf(const std::string& name) const;
   bool WriteFile(const std::string& name, const std::string& payload);
   std::shared_ptr<const std::string> ReadFile(const std::string& name) const;

@@ -1,9 +1,12 @@
 // One table row per key; reading, type checks and printing all go through it.
 #include "daemon/config.h"
 
+#include <sys/un.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -323,15 +326,28 @@ std::vector<std::string> DropIns(const std::string& path) {
 
 // yaml-cpp reports by exception; none leaves this function.
 void ApplyConfigFile(const std::string& path, Config& config, std::vector<std::string>& problems) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!error && !std::filesystem::is_regular_file(status)) {  // a FIFO would never end
+    problems.push_back(absl::StrCat(path, std::filesystem::exists(status)
+                                              ? ": not a regular file"
+                                              : ": there is no such file"));
+    return;
+  }
+  errno = 0;
   std::ifstream in(path);
-  if (!in || std::filesystem::is_directory(path)) {
-    problems.push_back(absl::StrCat(path, ": cannot be read"));
+  if (!in) {
+    problems.push_back(absl::StrCat(path, ": ", std::strerror(errno)));
     return;
   }
   Reader reader(path, config, problems);
   try {
-    const YAML::Node root = YAML::Load(in);
-    if (root.IsNull()) return;
+    const std::vector<YAML::Node> documents = YAML::LoadAll(in);
+    if (documents.size() > 1) {
+      return reader.Complain(documents[1], "a second document: one file is one configuration");
+    }
+    if (documents.empty() || documents[0].IsNull()) return;
+    const YAML::Node& root = documents[0];
     if (!root.IsMap()) return reader.Complain(root, "expected a map of keys");
     reader.ReadMap(root, "");
   } catch (const YAML::Exception& e) {
@@ -344,6 +360,23 @@ void LoadConfig(const std::string& path, bool required, Config& config,
   std::error_code error;
   if (required || std::filesystem::exists(path, error)) ApplyConfigFile(path, config, problems);
   for (const std::string& file : DropIns(path)) ApplyConfigFile(file, config, problems);
+}
+
+std::vector<std::string> CheckConfig(const Config& config) {
+  std::vector<std::string> problems;
+  const std::pair<const char*, const std::string&> sockets[] = {
+      {"agent_socket", config.agent_socket}, {"control_socket", config.control_socket}};
+  constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+  for (const auto& [name, path] : sockets) {
+    if (path.size() <= kMostBytes) continue;
+    problems.push_back(absl::StrCat(name, ": a path of ", path.size(),
+                                    " bytes; a socket's has at most ", kMostBytes));
+  }
+  if (config.agent_socket == config.control_socket) {
+    problems.push_back(
+        absl::StrCat("agent_socket and control_socket are the same: ", config.agent_socket));
+  }
+  return problems;
 }
 
 std::string PrintConfig(const Config& config) {

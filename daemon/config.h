@@ -41,6 +41,9 @@ void ApplyConfigFile(const std::string& path, Config& config, std::vector<std::s
 void LoadConfig(const std::string& path, bool required, Config& config,
                 std::vector<std::string>& problems);
 
+// What no key shows by itself, such as two sockets with one path. Empty: all is well.
+std::vector<std::string> CheckConfig(const Config& config);
+
 // The effective configuration as YAML that LoadConfig reads back.
 std::string PrintConfig(const Config& config);
 

@@ -41,9 +41,10 @@ std::string DaemonState::StateNote() const {
     return "the state directory cannot be used: attachments and decisions will not survive a "
            "restart";
   }
-  std::string note;
+  std::string note = attachments.load_problem();
   if (const std::string problem = attachments.write_problem(); !problem.empty()) {
-    note = absl::StrCat("attachments will not survive a restart: ", problem);
+    absl::StrAppend(&note, note.empty() ? "" : "; ",
+                    "attachments will not survive a restart: ", problem);
   }
   if (const std::string problem = blobs.stats().write_problem; !problem.empty()) {
     absl::StrAppend(&note, note.empty() ? "" : "; ",

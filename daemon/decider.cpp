@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -55,12 +56,35 @@ std::shared_ptr<const v1::ListKernelsReply> Decider::KnownKernels(const std::str
   return reply;
 }
 
+DecisionPtr Decider::Shared(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = shared_.find(key);
+  return found == shared_.end() ? nullptr : found->second.lock();
+}
+
+DecisionPtr Decider::Share(const std::string& key, DecisionPtr decision) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const Decision>& known = shared_[key];
+  if (DecisionPtr first = known.lock()) return first;
+  known = decision;
+  if (shared_.size() >= sweep_at_) {
+    std::erase_if(shared_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max(sweep_at_, 2 * shared_.size());
+  }
+  return decision;
+}
+
 DecisionPtr Decider::FromCache(const std::string& key) {
-  const Bytes bytes = store_.Get(DecisionName(key));
+  const std::string name = DecisionName(key);
+  if (DecisionPtr shared = Shared(key)) {
+    store_.Touch(name);
+    return shared;
+  }
+  const Bytes bytes = store_.Get(name);
   if (bytes == nullptr) return nullptr;
   std::optional<Decision> decision = DecodeDecision(*bytes);
   if (!decision.has_value()) return nullptr;
-  return std::make_shared<Decision>(std::move(*decision));
+  return Share(key, std::make_shared<Decision>(std::move(*decision)));
 }
 
 // The object is known well enough to say that nothing in it is asked for.
@@ -145,7 +169,7 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   spdlog::info("code object {} ({} bytes, {}): {} in {:.3f} s", hex.substr(0, 12), object->size(),
                decision->record.isa(), Summarise(decision->record), took.count());
-  Answer(key, DecisionPtr(std::move(decision)));
+  Answer(key, Share(key, std::move(decision)));
 }
 
 }  // namespace rjdbi::daemon

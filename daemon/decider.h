@@ -55,6 +55,9 @@ class Decider {
 
  private:
   DecisionPtr FromCache(const std::string& key);
+  // The decision that somebody still holds under this key, or now this one.
+  DecisionPtr Share(const std::string& key, DecisionPtr decision);
+  DecisionPtr Shared(const std::string& key);
   DecisionPtr WithoutBytes(const Question& question);
   void Compute(const std::string& key, std::shared_ptr<const Question> question,
                const contract::Policy& policy, Bytes object);
@@ -65,6 +68,10 @@ class Decider {
   BlobStore& store_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::vector<Callback>> in_progress_;
+  // Decisions in use, of loads that are in place above all: one copy for all, that
+  // needs no reading and verifying.
+  std::unordered_map<std::string, std::weak_ptr<const Decision>> shared_;
+  size_t sweep_at_ = 64;  // entries at which those of dead decisions go
   std::atomic<uint64_t> hits_{0}, misses_{0};
   // Last, so that their threads end before what they use.
   WorkerPool lookups_, workers_;

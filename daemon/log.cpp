@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "absl/strings/str_format.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::daemon {
 namespace {
@@ -20,7 +21,8 @@ class JsonMessageFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& out) override {
-    for (const char c : message.payload) {
+    for (const char c :
+         patch::ToUtf8(std::string_view(message.payload.data(), message.payload.size()))) {
       if (c == '"' || c == '\\') {
         out.push_back('\\');
         out.push_back(c);
@@ -37,13 +39,28 @@ class JsonMessageFlag : public spdlog::custom_flag_formatter {
   }
 };
 
+// The message, on one line and without what a terminal would act on: parts of it
+// are other people's, such as paths.
+class PlainMessageFlag : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const std::string text = patch::Printable({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<PlainMessageFlag>();
+  }
+};
+
 std::unique_ptr<spdlog::formatter> MakeFormatter(bool json, bool journal) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   if (json) {
     formatter->add_flag<JsonMessageFlag>('*').set_pattern(
         R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%*"})");
   } else {
-    formatter->set_pattern(journal ? "%v" : "%Y-%m-%d %H:%M:%S.%e %^%-5l%$ %v");
+    formatter->add_flag<PlainMessageFlag>('*').set_pattern(
+        journal ? "%*" : "%Y-%m-%d %H:%M:%S.%e %^%-5l%$ %*");
   }
   return formatter;
 }

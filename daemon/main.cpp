@@ -28,6 +28,7 @@
 #include "daemon/daemon_state.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::daemon {
 namespace {
@@ -41,13 +42,11 @@ struct Options {
   bool check_config = false, print_config = false;
 };
 
-// Command-line values win over files. Problems are printed; nullopt then.
-std::optional<Config> ReadConfig(const Options& options) {
+// Command-line values win over files. nullopt: see `problems`.
+std::optional<Config> ReadConfig(const Options& options, std::vector<std::string>& problems) {
   Config config;
-  std::vector<std::string> problems;
   const bool given = !options.config_file.empty();
   LoadConfig(given ? options.config_file : kDefaultConfigFile, given, config, problems);
-  for (const std::string& problem : problems) std::cerr << "error: " << problem << "\n";
   if (!problems.empty()) return std::nullopt;
   const std::pair<const std::string&, std::string&> overrides[] = {
       {options.agent_socket, config.agent_socket},
@@ -58,6 +57,8 @@ std::optional<Config> ReadConfig(const Options& options) {
   for (const auto& [value, field] : overrides) {
     if (!value.empty()) field = value;
   }
+  problems = CheckConfig(config);
+  if (!problems.empty()) return std::nullopt;
   return config;
 }
 
@@ -163,13 +164,15 @@ std::string StatusLine(DaemonState& state) {
 
 void Reload(const Options& options, DaemonState& state) {
   sd_notify(0, "RELOADING=1");
-  if (const std::optional<Config> config = ReadConfig(options)) {
+  std::vector<std::string> problems;
+  if (const std::optional<Config> config = ReadConfig(options, problems)) {
     state.Reload(*config);
     spdlog::set_level(spdlog::level::from_str(config->log_level));
     spdlog::info(
         "configuration reloaded; sockets, state directory, cache size, worker count and "
         "log format change at the next start");
   } else {
+    for (const std::string& problem : problems) spdlog::error("{}", problem);
     spdlog::error("the configuration has errors; going on with the one before");
   }
   sd_notify(0, "READY=1");
@@ -278,9 +281,16 @@ int Main(int argc, char** argv) {
     std::cerr << "error: " << e.what() << "\nhelp: rjdbid --help\n";
     return kExitUsage;
   }
-  const std::optional<Config> config = ReadConfig(options);
+  std::vector<std::string> problems;
+  const std::optional<Config> config = ReadConfig(options, problems);
+  for (const std::string& problem : problems) {
+    std::cerr << "error: " << patch::Printable(problem) << "\n";
+  }
   if (!config.has_value()) return kExitUsage;
-  if (options.print_config) std::cout << PrintConfig(*config);
+  if (options.print_config && !(std::cout << PrintConfig(*config) << std::flush)) {
+    std::cerr << "error: standard output: a write failed\n";
+    return kExitFailure;
+  }
   if (options.print_config || options.check_config) return kExitOk;
   SetUpLogging(config->log_level, config->log_format);
   return Serve(options, *config);

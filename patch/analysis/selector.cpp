@@ -211,7 +211,7 @@ class Parser {
           ParseNumber(std::string_view(token_.text).substr(kEveryPrefix.size()), bad);
       if (!number || *number == 0) {
         return Fail(token_.column + kEveryPrefix.size() + (number ? 0 : bad),
-                    "a number of 1 or more");
+                    "a number of 1 or more, below 2^64");
       }
       node->number = *number;
     } else {
@@ -261,7 +261,7 @@ class Parser {
     NodePtr node = Make(Node::Kind::kOffset);
     size_t bad = 0;
     const auto offset = ParseNumber(std::string_view(word.text).substr(kOffsetPrefix.size()), bad);
-    if (!offset) return Fail(word.column + kOffsetPrefix.size() + bad, "an offset in bytes");
+    if (!offset) return Fail(word.column + kOffsetPrefix.size() + bad, "an offset in bytes, below 2^64");
     node->number = *offset;
     return node;
   }

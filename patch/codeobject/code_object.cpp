@@ -15,6 +15,7 @@
 #include "patch/codeobject/elf_view.h"
 #include "patch/codeobject/machines.h"
 #include "patch/codeobject/metadata.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -257,8 +258,10 @@ absl::StatusOr<std::string> CodeObjectParser::ReadName(absl::Span<const uint8_t>
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": the name at ", offset, " has no end within ", limit, " bytes"));
   }
-  std::string name(reinterpret_cast<const char*>(begin),
-                   static_cast<size_t>(static_cast<const uint8_t*>(end) - begin));
+  // Names go into messages: see printable.h. Metadata does the same, so that names
+  // of both still meet.
+  std::string name = ToUtf8({reinterpret_cast<const char*>(begin),
+                             static_cast<size_t>(static_cast<const uint8_t*>(end) - begin)});
   // Many symbols may share one long string: bound the sum, and so the time.
   name_bytes_ += name.size();
   if (name_bytes_ > (uint64_t{16} << 20) + 4 * out_.bytes_.size()) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "patch/codeobject/printable.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -194,7 +195,7 @@ absl::Status ReadText(Reader& reader, std::string& out) {
   const size_t begin = reader.position();
   Header value;
   if (!reader.Next(value) || value.type != Type::kString) return Malformed(begin, "not a string");
-  out = std::string(reader.Text(value));
+  out = ToUtf8(reader.Text(value));
   return absl::OkStatus();
 }
 

@@ -1,9 +1,15 @@
 // rjctl as people and scripts see it: what it prints where, and its exit codes.
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 
 #include "gmock/gmock.h"
@@ -560,6 +566,136 @@ TEST(Offline, ErrorsNameFileAndKind) {
   EXPECT_THAT(sabotage.err, HasSubstr("allow-sabotage=true"));
   EXPECT_THAT(sabotage.err, Not(HasSubstr("policy")));
   EXPECT_THAT(Rjctl({"kernels", object}).out, Not(HasSubstr("OBJECT")));
+}
+
+// The test object with a kernel's name written over, everywhere it stands.
+std::string WithKernelName(const std::string& name) {
+  std::string object = CodeObject();
+  const std::string old = "add_one";
+  EXPECT_EQ(name.size(), old.size());
+  for (size_t at = 0; (at = object.find(old, at)) != std::string::npos; at += old.size()) {
+    object.replace(at, old.size(), name);
+  }
+  return object;
+}
+
+TEST(Offline, NamesOfKernelsMayBeAnything) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/in.co";
+  struct Case {
+    std::string name, in_json, in_table;
+  };
+  const Case cases[] = {{"\xff\xfe\x9b"
+                         "add_",
+                         "\\xff\\xfe\\x9badd_", "\\xff\\xfe\\x9badd_"},
+                        {"\x1b[31mad", "\x1b[31mad", "?[31mad"},
+                        {"\xc2\x9b"
+                         "31mad",
+                         "\xc2\x9b"
+                         "31mad",
+                         "?31mad"},
+                        {"\xe2\x80\xae"
+                         "add_",
+                         "\xe2\x80\xae"
+                         "add_",
+                         "?add_"}};
+  for (const Case& c : cases) {
+    WriteFile(file, WithKernelName(c.name));
+    const ProgramResult json = Rjctl({"kernels", file, "-o", "json"});
+    EXPECT_EQ(json.exit_code, 0) << json.err;
+    EXPECT_EQ(json.err, "");
+    const auto kernels = Parse<v1::ListKernelsReply>(json.out).kernels();
+    EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+      return kernel.name() == c.in_json;
+    })) << json.out;
+    const std::string spec = "kernel=*,sites=*,probe=nop,position=after";
+    for (const ProgramResult& table : {Rjctl({"kernels", file}), Rjctl({"sites", file}),
+                                       Rjctl({"admit", file, "--attach", spec})}) {
+      EXPECT_THAT(table.out, HasSubstr(c.in_table));
+      EXPECT_EQ(table.out.find(c.name), std::string::npos);
+    }
+    const ProgramResult admit = Rjctl({"admit", file, "--attach", spec, "-o", "json"});
+    EXPECT_EQ(admit.err, "");
+    EXPECT_GT(Parse<v1::AdmissionRecord>(admit.out).decisions_size(), 0);
+  }
+}
+
+TEST(Offline, AFailedWriteLeavesWhatWasThere) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/in.co";
+  WriteFile(file, CodeObject());
+  const std::string command = "trap '' XFSZ; ulimit -f 4; exec " RJDBI_RJCTL " admit " + file +
+                              " --attach kernel=*,sites=memory,probe=nop --output-image " + file;
+  const ProgramResult failed = RunProgram({"/bin/sh", "-c", command});
+  EXPECT_EQ(failed.exit_code, 2);
+  EXPECT_THAT(failed.err, HasSubstr(file + ": File too large"));
+  EXPECT_THAT(failed.out, HasSubstr("attached")) << "the judgement is said all the same";
+  EXPECT_EQ(ReadFile(file), CodeObject());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  const ProgramResult full =
+      RunProgram({"/bin/sh", "-c", "exec " RJDBI_RJCTL " sites " + file + " >/dev/full"});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.err, HasSubstr("error: standard output: "));
+}
+
+TEST(Offline, ASocketThatNobodyServesIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/s";
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const auto* name = reinterpret_cast<const sockaddr*>(&address);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, name, sizeof(address)), 0);
+  ASSERT_EQ(listen(listener, 0), 0);
+  std::vector<int> waiting;
+  do {
+    waiting.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  } while (connect(waiting.back(), name, sizeof(address)) == 0 && waiting.size() < 64);
+  ASSERT_EQ(errno, EAGAIN);
+  const ProgramResult status = Rjctl({"--socket", path, "status"});
+  EXPECT_EQ(status.exit_code, 5);
+  EXPECT_THAT(status.err, HasSubstr("its queue is full\nhelp: see rjdbid's log"));
+  const ProgramResult run =
+      Rjctl({"--socket", path, "run", "--agent-socket", path, "--", "/bin/echo", "ran"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.out, "ran\n");
+  EXPECT_THAT(run.err, HasSubstr("the program runs unobserved"));
+  for (int fd : waiting) close(fd);
+  close(listener);
+}
+
+TEST(Offline, SlipsAreNotTakenForSomethingElse) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/in.co";
+  WriteFile(file, CodeObject());
+  const auto admit = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"admit", file});
+    return Rjctl(more);
+  };
+  const ProgramResult twice = admit({"--attach", "kernel=a,sites=*,probe=nop,kernel=b"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("kernel= is given twice"));
+  const ProgramResult empty =
+      admit({"--attach", "kernel=*,sites=*,probe=nop", "--output-image", ""});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("--output-image: the value is empty"));
+  EXPECT_THAT(Rjctl({"report", "--by", "foo"}).err, HasSubstr("expected site, opcode or kernel"));
+  EXPECT_EQ(Rjctl({"kernels", file, "--object", "abc"}).exit_code, 2);
+  EXPECT_THAT(Rjctl({"kernels", file, "--kernel", "zzz"}).err, HasSubstr("matches 'zzz'"));
+  const ProgramResult vacuous = admit({"--attach", "kernel=*,sites=mfma,probe=nop"});
+  EXPECT_EQ(vacuous.exit_code, 3);
+  EXPECT_THAT(vacuous.err, HasSubstr("'mfma' selects no instruction"));
+  std::vector<std::string> many;
+  for (int i = 0; i < 66; ++i) {
+    many.insert(many.end(), {"--attach", "kernel=*,sites=memory,probe=nop"});
+  }
+  const ProgramResult left_out = admit(many);
+  EXPECT_EQ(left_out.exit_code, 4) << "what is attached is attached";
+  EXPECT_THAT(left_out.out, HasSubstr("attachment a66 is left out of code object"));
+  const ProgramResult agent = Rjctl({"run", "--agent", file, "--", "/bin/true"});
+  EXPECT_EQ(agent.exit_code, 2);
+  EXPECT_THAT(agent.err, HasSubstr("not a shared library"));
 }
 
 TEST(Offline, MessagesArePlain) {

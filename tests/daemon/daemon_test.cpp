@@ -114,7 +114,39 @@ TEST(Admission, RestartKeepsAttachmentsAndDecisions) {
   EXPECT_EQ(daemon.Attach("*", "ds_*", "nop").attachment().id(), "a3");
 }
 
+void FlipAByte(const std::string& file) {
+  std::string bytes = ReadFile(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x20);
+  WriteFile(file, bytes);
+}
+
 TEST(Admission, CorruptedCacheEntriesAreDropped) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  const std::string object = CodeObject();
+  std::string image;
+  {
+    Agent agent(daemon.agent_socket());
+    ASSERT_TRUE(agent.Open().ok());
+    image = agent.Admit(object, 1).image;
+  }
+  ASSERT_EQ(daemon.Stop(SIGTERM), 0);
+  for (const char* kind : {"decision-", "object-"}) {
+    const std::vector<std::string> files = daemon.CacheFiles(kind);
+    ASSERT_EQ(files.size(), 1u) << kind;
+    FlipAByte(files[0]);
+  }
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Agent::Answer again = agent.Admit(object, 2);
+  EXPECT_EQ(again.sent, object.size()) << "a damaged object must not be used";
+  EXPECT_EQ(again.image, image);
+  EXPECT_THAT(daemon.log(), HasSubstr("failed verification"));
+}
+
+TEST(Admission, ADecisionInUseIsNotReadAgain) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();
   daemon.Attach("*", "global_store*", "count-waves");
@@ -122,17 +154,13 @@ TEST(Admission, CorruptedCacheEntriesAreDropped) {
   ASSERT_TRUE(agent.Open().ok());
   const std::string object = CodeObject();
   const std::string image = agent.Admit(object, 1).image;
-  for (const char* kind : {"decision-", "object-"}) {
-    const std::vector<std::string> files = daemon.CacheFiles(kind);
-    ASSERT_EQ(files.size(), 1u) << kind;
-    std::string bytes = ReadFile(files[0]);
-    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x20);
-    WriteFile(files[0], bytes);
-  }
+  ASSERT_FALSE(image.empty());
+  ASSERT_EQ(daemon.CacheFiles("decision-").size(), 1u);
+  FlipAByte(daemon.CacheFiles("decision-")[0]);
   const Agent::Answer again = agent.Admit(object, 2);
-  EXPECT_EQ(again.sent, object.size()) << "a damaged object must not be used";
+  EXPECT_EQ(again.sent, 0u);
   EXPECT_EQ(again.image, image);
-  EXPECT_THAT(daemon.log(), HasSubstr("failed verification"));
+  EXPECT_EQ(daemon.Status().cache_hits(), 1u);
 }
 
 TEST(Admission, SurvivesSigkillInTheMiddle) {
@@ -695,6 +723,7 @@ TEST(Config, ProblemsHavePositions) {
       {"agent_socket: relative\n", ":1:15: 'agent_socket': expected an absolute path"},
       {"cache: {max_bytes: 1}\ncache: {max_bytes: 2}\n", ":2:1: key 'cache' is given twice"},
       {"a: [1\n", ":2:1:"},
+      {"report_interval_ms: 60\n---\nreport_interval_ms: 70\n", ":3:1: a second document"},
       {"budgets:\n  defaults:\n    expected_events_per_second: 4\n", nullptr},
       {"budgets:\n  ceilings:\n    expected_events_per_second: 4\n",
        ":3:5: unknown key 'budgets.ceilings.expected_events_per_second'"},
@@ -709,6 +738,26 @@ TEST(Config, ProblemsHavePositions) {
       EXPECT_THAT(result.err, HasSubstr(file + c.expected));
     }
   }
+}
+
+TEST(Config, WhatCannotStartIsFound) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/rjdbid.yaml";
+  const auto check = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {RJDBI_RJDBID, "--check-config", "--config", file});
+    return RunProgram(more);
+  };
+  WriteFile(file, "agent_socket: /run/a.sock\ncontrol_socket: /run/a.sock\n");
+  EXPECT_EQ(check({}).exit_code, 2);
+  EXPECT_THAT(check({}).err, HasSubstr("are the same: /run/a.sock"));
+  EXPECT_EQ(check({"--control-socket", "/run/b.sock"}).exit_code, 0);
+  const ProgramResult long_path = check({"--agent-socket", "/" + std::string(120, 'a')});
+  EXPECT_EQ(long_path.exit_code, 2);
+  EXPECT_THAT(long_path.err, HasSubstr("a path of 121 bytes; a socket's has at most 107"));
+  std::filesystem::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(check({}).exit_code, 2);
+  EXPECT_THAT(check({}).err, HasSubstr("not a regular file"));
 }
 
 TEST(Config, DropInsOverrideAndPrintedConfigurationReadsBack) {
