@@ -200,7 +200,7 @@ TEST_F(WithDaemon, DegradationsAreNamedWhereverTheyCount) {
     EXPECT_THAT(text, HasSubstr("5 sites requested: 0 attached, 4 degraded (RJD-D003 x4), "
                                 "1 refused (RJD-S012 x1)"))
         << verb;
-    EXPECT_THAT(text, HasSubstr("RJD-S012 x1, RJD-D003 x4\n")) << "in the kernel's row";
+    EXPECT_THAT(text, HasSubstr("RJD-S012 x1, RJD-D003 x4  gather\n")) << "in the kernel's row";
   }
   const auto coverage = Parse<v1::GetCoverageReply>(Ctl({"coverage", "-o", "json"}).out);
   ASSERT_EQ(coverage.total().degradations_size(), 1);
@@ -629,7 +629,7 @@ TEST(Offline, AFailedWriteLeavesWhatWasThere) {
   const ProgramResult failed = RunProgram({"/bin/sh", "-c", command});
   EXPECT_EQ(failed.exit_code, 2);
   EXPECT_THAT(failed.err, HasSubstr(file + ": File too large"));
-  EXPECT_THAT(failed.out, HasSubstr("attached")) << "the judgement is said all the same";
+  EXPECT_THAT(failed.out, HasSubstr("ATTACHED")) << "the judgement is said all the same";
   EXPECT_EQ(ReadFile(file), CodeObject());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
   const ProgramResult full =
