@@ -10,6 +10,7 @@ find_package(benchmark CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
 pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 find_package(yaml-cpp CONFIG REQUIRED)
 
 # LLVM 19 or newer, as the one shared library. Its headers stay behind

@@ -331,7 +331,7 @@ absl::Status ControlService::CheckNames(const Request& request) const {
   const bool known = std::any_of(sessions.begin(), sessions.end(), [&](const v1::Session& s) {
     return absl::StartsWith(s.id(), session);
   });
-  if (known) return absl::OkStatus();
+  if (known || state_.records.KnowsSession(session)) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat("no session begins with '", session, "'; rjctl status --all lists sessions"));
 }
@@ -346,7 +346,7 @@ bool ControlService::AttachmentKnown(const std::string& id) const {
     const std::vector<std::string>& ids = load.question->ids;
     if (std::find(ids.begin(), ids.end(), id) != ids.end()) return true;
   }
-  return view.kept->attachments().count(id) != 0;
+  return view.kept->attachments().count(id) != 0 || state_.records.KnowsAttachment(id);
 }
 
 template <typename Request>

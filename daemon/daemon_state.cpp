@@ -23,7 +23,7 @@ DaemonState::DaemonState(const Config& config, const std::string& state_director
             state_directory.empty() ? std::min(config.cache_max_bytes, kMemoryCacheBytes)
                                     : config.cache_max_bytes),
       attachments(Below(state_directory, "attachments.jsonl")),
-      records(config.records),
+      records(config.records, Below(state_directory, "records.db")),
       ledger(config.max_sessions,
              [this](const LoadRecords& forgotten) { records.Forget(forgotten); }),
       uploads(config.max_upload_bytes_in_flight),
@@ -49,6 +49,10 @@ std::string DaemonState::StateNote() const {
   if (const std::string problem = blobs.stats().write_problem; !problem.empty()) {
     absl::StrAppend(&note, note.empty() ? "" : "; ",
                     "decisions are not kept, so objects are sent and judged again: ", problem);
+  }
+  if (const std::string problem = records.write_problem(); !problem.empty()) {
+    absl::StrAppend(&note, note.empty() ? "" : "; ",
+                    "trace records will not survive a restart: ", problem);
   }
   return note;
 }

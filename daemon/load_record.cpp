@@ -56,6 +56,7 @@ v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
   if (load.in_place() || !Attached(decided.outcome())) return decision;
   decision.set_outcome(v1::UNSUPPORTED_SITE);
   decision.clear_counter_index();
+  decision.clear_record_layout();
   decision.clear_degradations();
   decision.clear_placement();
   *decision.add_violations() =

@@ -11,12 +11,30 @@ namespace rjdbi::daemon {
 namespace {
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
+// So that a little is dropped at a time.
+constexpr size_t kMostChunkBytes = size_t{16} << 10;
+// Of a chunk beside its records: itself, its places in maps, its row on disk.
+constexpr size_t kChunkOverhead = 512;
 constexpr uint64_t kMostReplyBytes = uint64_t{8} << 20;
 
 uint32_t RecordBytes(const std::string& bytes, size_t at) {
   rjdbi_record_header header;
   std::memcpy(&header, bytes.data() + at, sizeof header);
   return RJDBI_RECORD_BYTES(header.descriptor);
+}
+
+// Whole records, each of the site that the list says.
+bool IsWhole(const RecordLog::Chunk& chunk, const RecordOrigin& origin) {
+  size_t at = 0;
+  for (const uint32_t site : chunk.sites) {
+    if (chunk.bytes->size() - at < sizeof(rjdbi_record_header) || site >= origin.sources.size()) {
+      return false;
+    }
+    const uint32_t bytes = RecordBytes(*chunk.bytes, at);
+    if (bytes == 0 || bytes > chunk.bytes->size() - at) return false;
+    at += bytes;
+  }
+  return at == chunk.bytes->size();
 }
 
 RecordsBySite CountBySite(const std::vector<uint32_t>& sites) {
@@ -47,7 +65,7 @@ uint64_t RateLimit::Take(uint64_t bytes, uint64_t per_second, int64_t now_unix_n
 }
 
 size_t RecordStore::Chunk::cost() const {
-  return sizeof(Chunk) + bytes.size() + sites.size() * sizeof(uint32_t);
+  return kChunkOverhead + bytes->size() + sites.size() * sizeof(uint32_t);
 }
 
 void RecordStore::set_limits(const RecordLimits& limits) {
@@ -64,7 +82,13 @@ void RecordStore::Drop(uint64_t number) {
   stats_.bytes -= chunk.cost();
   stats_.records -= chunk.sites.size();
   if (of.numbers.empty()) attachments_.erase(chunk.attachment);
-  chunk.origin->records->NoteDropped(CountBySite(chunk.sites));
+  if (chunk.origin->records) chunk.origin->records->NoteDropped(CountBySite(chunk.sites));
+  log_.Erase(number);
+  const auto origin = origins_.find(chunk.origin);
+  if (--origin->second.chunks == 0) {
+    log_.EraseOrigin(origin->second.id);
+    origins_.erase(origin);
+  }
   chunks_.erase(found);
 }
 
@@ -77,16 +101,78 @@ void RecordStore::MakeRoom(const std::string& attachment) {
   while (stats_.bytes > limits_.bytes) Drop(chunks_.begin()->first);
 }
 
-void RecordStore::Insert(Chunk chunk) {
-  const uint64_t number = next_number_++;
+void RecordStore::Keep(uint64_t number, Chunk chunk) {
   OfAttachment& of = attachments_[chunk.attachment];
   of.numbers.insert(number);
   of.bytes += chunk.cost();
   stats_.bytes += chunk.cost();
   stats_.records += chunk.sites.size();
+  ++origins_[chunk.origin].chunks;
   const std::string attachment = chunk.attachment;
   chunks_.emplace(number, std::move(chunk));
   MakeRoom(attachment);
+}
+
+void RecordStore::Insert(Chunk chunk) {
+  const uint64_t number = next_number_++;
+  OfOrigin& origin = origins_[chunk.origin];
+  if (origin.id == 0) {
+    origin.id = next_origin_++;
+    v1::GetRecordsReply sources;
+    sources.mutable_sources()->Add(chunk.origin->sources.begin(), chunk.origin->sources.end());
+    log_.PutOrigin(origin.id, sources.SerializeAsString());
+  }
+  log_.Put({number, origin.id, chunk.attachment, chunk.received_unix_ns, chunk.bytes, chunk.sites});
+  Keep(number, std::move(chunk));
+}
+
+RecordStore::RecordStore(const RecordLimits& limits, const std::string& file)
+    : limits_(limits), log_(file) {
+  const std::lock_guard lock(mutex_);
+  Restore();
+}
+
+// What is on disk was ours, but may have been changed since: it is checked.
+void RecordStore::Restore() {
+  std::map<uint64_t, OriginPtr> origins;
+  log_.Load(
+      [&](uint64_t id, const std::string& bytes) {
+        v1::GetRecordsReply reply;
+        next_origin_ = std::max(next_origin_, id + 1);
+        if (!reply.ParseFromString(bytes)) return;
+        auto origin = std::make_shared<RecordOrigin>();
+        origin->sources.assign(reply.sources().begin(), reply.sources().end());
+        for (const v1::RecordSource& source : origin->sources) {
+          if (!source.session_id().empty()) origin->session_id = source.session_id();
+        }
+        origins_[origin].id = id;
+        origins[id] = std::move(origin);
+      },
+      [&](RecordLog::Chunk stored) {
+        next_number_ = std::max(next_number_, stored.number + 1);
+        const auto origin = origins.find(stored.origin);
+        if (origin == origins.end() || !IsWhole(stored, *origin->second)) {
+          return log_.Erase(stored.number);
+        }
+        Keep(stored.number, {origin->second, std::move(stored.attachment), stored.received_unix_ns,
+                             std::move(stored.bytes), std::move(stored.sites)});
+      });
+  for (auto it = origins_.begin(); it != origins_.end();) {
+    if (it->second.chunks == 0) log_.EraseOrigin(it->second.id);
+    it = it->second.chunks == 0 ? origins_.erase(it) : std::next(it);
+  }
+}
+
+bool RecordStore::KnowsAttachment(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  return attachments_.count(id) != 0;
+}
+
+bool RecordStore::KnowsSession(const std::string& prefix) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(origins_.begin(), origins_.end(), [&](const auto& origin) {
+    return absl::StartsWith(origin.first->session_id, prefix);
+  });
 }
 
 void RecordStore::Add(const OriginPtr& origin, const v1::RecordBatch& batch, int64_t now_unix_ns) {
@@ -98,23 +184,30 @@ void RecordStore::Add(const OriginPtr& origin, const v1::RecordBatch& batch, int
   const std::lock_guard lock(mutex_);
   if (!records.IsNew(batch)) return;
   uint64_t allowed = origin->rate->Take(bytes, limits_.bytes_per_second, now_unix_ns);
+  struct Piece {
+    std::string attachment, bytes;
+    std::vector<uint32_t> sites;
+  };
+  std::vector<Piece> pieces;
+  std::vector<size_t> filling(records.question().ids.size(), SIZE_MAX);  // by attachment
   size_t kept = 0;
-  std::map<std::string, Chunk> chunks;  // by attachment
   for (; kept < parsed.records.size(); ++kept) {
     const auto& record = parsed.records[kept];
     if (record.bytes > allowed) break;
     allowed -= record.bytes;
-    const std::string& attachment = origin->sources[record.site].attachment_id();
-    Chunk& chunk = chunks[attachment];
-    chunk.bytes.append(batch.records(), record.offset, record.bytes);
-    chunk.sites.push_back(record.site);
+    size_t& at = filling[records.sites()[record.site].attachment];
+    if (at == SIZE_MAX || pieces[at].bytes.size() + record.bytes > kMostChunkBytes) {
+      at = pieces.size();
+      pieces.push_back({origin->sources[record.site].attachment_id(), {}, {}});
+    }
+    Piece& piece = pieces[at];
+    piece.bytes.append(batch.records(), record.offset, record.bytes);
+    piece.sites.push_back(record.site);
   }
   records.Note(batch, parsed, kept);
-  for (auto& [attachment, chunk] : chunks) {
-    chunk.origin = origin;
-    chunk.attachment = attachment;
-    chunk.received_unix_ns = now_unix_ns;
-    Insert(std::move(chunk));
+  for (Piece& piece : pieces) {
+    Insert({origin, std::move(piece.attachment), now_unix_ns,
+            std::make_shared<const std::string>(std::move(piece.bytes)), std::move(piece.sites)});
   }
 }
 
@@ -165,9 +258,9 @@ class RecordStore::Selection {
     out.set_received_unix_ns(chunk.received_unix_ns);
     size_t at = 0;
     for (const uint32_t site : chunk.sites) {
-      const uint32_t bytes = RecordBytes(chunk.bytes, at);
+      const uint32_t bytes = RecordBytes(*chunk.bytes, at);
       if (Wants(chunk, site) && (skip == 0 || skip-- == 0)) {
-        out.mutable_records()->append(chunk.bytes, at, bytes);
+        out.mutable_records()->append(*chunk.bytes, at, bytes);
         out.add_sources(Source(chunk, site));
       }
       at += bytes;

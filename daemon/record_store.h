@@ -1,5 +1,6 @@
 // Trace records that the daemon holds, so many bytes of them: for each attachment, and
-// for all together. The oldest make room for new ones, and are counted as dropped.
+// for all together. The oldest make room for new ones, and are counted as dropped. A
+// copy on disk brings them back after a restart.
 #ifndef DAEMON_RECORD_STORE_H_
 #define DAEMON_RECORD_STORE_H_
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "daemon/load_records.h"
+#include "daemon/record_log.h"
 #include "rjdbi/v1/admission.pb.h"
 #include "rjdbi/v1/control.pb.h"
 
@@ -34,8 +36,8 @@ class RateLimit {
 struct RecordOrigin {
   std::string session_id;                 // hex
   std::vector<v1::RecordSource> sources;  // by the number of the site
-  std::shared_ptr<LoadRecords> records;
-  std::shared_ptr<RateLimit> rate;  // of the process; the store's lock guards it
+  std::shared_ptr<LoadRecords> records;   // nullptr: from before the daemon's start
+  std::shared_ptr<RateLimit> rate;        // of the process; the store's lock guards it
 };
 using OriginPtr = std::shared_ptr<const RecordOrigin>;
 
@@ -48,7 +50,8 @@ struct RecordLimits {
 // Thread-safe.
 class RecordStore {
  public:
-  explicit RecordStore(const RecordLimits& limits) : limits_(limits) {}
+  // file "": in memory only.
+  explicit RecordStore(const RecordLimits& limits, const std::string& file = "");
 
   void set_limits(const RecordLimits& limits);
   void Add(const OriginPtr& origin, const v1::RecordBatch& batch, int64_t now_unix_ns);
@@ -59,18 +62,22 @@ class RecordStore {
     uint64_t bytes = 0, records = 0;
   };
   Stats stats() const;
+  std::string write_problem() const { return log_.problem(); }  // "": none
+  // Whether records of such an attachment, or a session that begins so, are there.
+  bool KnowsAttachment(const std::string& id) const;
+  bool KnowsSession(const std::string& prefix) const;
   // What the request asks for. `wants(attachment)`: whether its records are wanted.
   void Get(const v1::GetRecordsRequest& request,
            const std::function<bool(const std::string& attachment)>& wants,
            v1::GetRecordsReply& reply) const;
 
  private:
-  // Of one attachment and one batch.
+  // Of one attachment and one batch; at most 16 KiB.
   struct Chunk {
     OriginPtr origin;
     std::string attachment;
     int64_t received_unix_ns = 0;
-    std::string bytes;
+    std::shared_ptr<const std::string> bytes;
     std::vector<uint32_t> sites;  // of each record
     size_t cost() const;          // bytes of memory
   };
@@ -82,6 +89,13 @@ class RecordStore {
   };
   class Selection;
 
+  struct OfOrigin {
+    uint64_t id = 0;  // on disk
+    uint64_t chunks = 0;
+  };
+
+  void Restore();
+  void Keep(uint64_t number, Chunk chunk);
   void Insert(Chunk chunk);
   void Drop(uint64_t number);
   void MakeRoom(const std::string& attachment);
@@ -91,7 +105,10 @@ class RecordStore {
   Chunks chunks_;
   uint64_t next_number_ = 1;
   std::map<std::string, OfAttachment> attachments_;
+  std::map<OriginPtr, OfOrigin> origins_;
+  uint64_t next_origin_ = 1;
   Stats stats_;
+  RecordLog log_;
 };
 
 }  // namespace rjdbi::daemon

@@ -11,12 +11,14 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include "proto/rjdbi/telemetry_ring.h"
 #include "rjdbi/v1/admission.grpc.pb.h"
 #include "rjdbi/v1/control.grpc.pb.h"
 
@@ -147,6 +149,19 @@ Daemon::~Daemon() {
   if (pid_ > 0) Stop(SIGKILL);
 }
 
+std::string ExecRecord(uint32_t site, uint64_t exec, uint32_t workgroup, uint32_t wave) {
+  constexpr uint32_t kBytes = 32;
+  const rjdbi_record_header header = {
+      exec, 0,
+      uint32_t{RJDBI_RECORD_EXEC} << RJDBI_RECORD_KIND_SHIFT |
+          kBytes / RJDBI_RECORD_ALIGNMENT << RJDBI_RECORD_SIZE_SHIFT | site};
+  const uint32_t own[4] = {workgroup, 0, 0, wave};
+  std::string record(kBytes, '\0');
+  std::memcpy(record.data(), &header, sizeof header);
+  std::memcpy(record.data() + sizeof header, own, sizeof own);
+  return record;
+}
+
 bool Daemon::Start(const std::vector<std::string>& extra) {
   std::vector<std::string> command = {RJDBI_RJDBID,     "--config",     config_file(),
                                       "--agent-socket", agent_socket(), "--control-socket",
@@ -190,6 +205,14 @@ v1::GetReportReply Daemon::Report(bool include_detached) {
   request.set_include_detached(include_detached);
   v1::GetReportReply reply;
   v1::Control::NewStub(Channel(control_socket()))->GetReport(&context, request, &reply);
+  return reply;
+}
+
+v1::GetRecordsReply Daemon::Records(const v1::GetRecordsRequest& request) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::GetRecordsReply reply;
+  v1::Control::NewStub(Channel(control_socket()))->GetRecords(&context, request, &reply);
   return reply;
 }
 

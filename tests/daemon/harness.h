@@ -63,6 +63,7 @@ class Daemon {
   // Over the control socket.
   v1::GetStatusReply Status();
   v1::GetReportReply Report(bool include_detached = false);
+  v1::GetRecordsReply Records(const v1::GetRecordsRequest& request = {});
   v1::WhyNotAttachedReply WhyNot(const std::string& kernel, bool include_detached = false);
   v1::AttachReply Attach(const std::string& kernel, const std::string& sites,
                          const std::string& probe, bool allow_sabotage = false);
@@ -73,6 +74,9 @@ class Daemon {
   TemporaryFolder folder_;
   pid_t pid_ = -1;
 };
+
+// A record of trace-exec, as a wavefront writes it.
+std::string ExecRecord(uint32_t site, uint64_t exec, uint32_t workgroup = 0, uint32_t wave = 0);
 
 // One connection and session of a process.
 class Agent {

@@ -2,7 +2,11 @@
 // and that it all adds up whatever an agent says.
 #include "daemon/record_store.h"
 
+#include <stdlib.h>
+
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "daemon/kept_sums.h"
@@ -68,6 +72,7 @@ OriginPtr Origin(const LoadRecord& load, std::shared_ptr<RateLimit> rate = nullp
   origin->rate = rate ? std::move(rate) : std::make_shared<RateLimit>();
   for (const LoadRecords::Site& site : load.records->sites()) {
     v1::RecordSource& source = origin->sources.emplace_back();
+    source.set_session_id(load.session_id);
     source.set_attachment_id(load.question->ids[site.attachment]);
     *source.mutable_location() = site.decision->site().location();
     *source.mutable_layout() = site.decision->record_layout();
@@ -353,6 +358,86 @@ TEST(RecordStore, LargeAnswersComeInParts) {
   EXPECT_THAT(Execs(Get(store, request)), testing::IsEmpty());
   store.Add(Origin(load), Batch(21, {Record(0, 21)}, 41), 0);
   EXPECT_THAT(Execs(Get(store, request)), testing::ElementsAre(21));
+}
+
+class Folder {
+ public:
+  Folder() { path_ = mkdtemp(name_); }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file() const { return path_ + "/records.db"; }
+
+ private:
+  char name_[32] = "/tmp/rjdbi-records-XXXXXX";
+  std::string path_;
+};
+
+TEST(RecordStore, ARestartBringsRecordsBack) {
+  const Folder folder;
+  const LoadRecord load = Load("aa11");
+  {
+    RecordStore store({}, folder.file());
+    store.Add(Origin(load), Batch(1, {Record(0, 1), Record(2, 2), Record(1, 3)}, 3), kSecond);
+    store.Add(Origin(load), Batch(2, {Record(0, 4)}, 4), 2 * kSecond);
+    EXPECT_EQ(store.write_problem(), "");
+  }
+  RecordStore store({}, folder.file());
+  EXPECT_EQ(store.stats().records, 4u);
+  v1::GetRecordsReply reply = Get(store);
+  EXPECT_THAT(Execs(reply), testing::UnorderedElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(reply.sources(0).location().kernel(), "kernel");
+  EXPECT_TRUE(store.KnowsAttachment("a2"));
+  EXPECT_FALSE(store.KnowsAttachment("a3"));
+  EXPECT_TRUE(store.KnowsSession("aa"));
+  EXPECT_FALSE(store.KnowsSession("bb"));
+  // What comes in goes behind it.
+  v1::GetRecordsRequest request;
+  request.set_after(reply.next());
+  const LoadRecord other = Load("bb22");
+  store.Add(Origin(other), Batch(1, {Record(0, 9)}, 1), 3 * kSecond);
+  EXPECT_THAT(Execs(Get(store, request)), testing::ElementsAre(9));
+}
+
+TEST(RecordStore, TheBoundHoldsOnDiskToo) {
+  const Folder folder;
+  const RecordLimits limits = {.bytes_per_attachment = 20'000};
+  uint64_t records = 0;
+  {
+    RecordStore store(limits, folder.file());
+    const LoadRecord load = Load();
+    const OriginPtr origin = Origin(load);
+    for (uint64_t i = 1; i <= 200; ++i) store.Add(origin, Batch(i, {Record(1, i)}, i), 0);
+    records = store.stats().records;
+  }
+  {
+    RecordStore store(limits, folder.file());
+    EXPECT_EQ(store.stats().records, records);
+    EXPECT_EQ(Execs(Get(store)).back(), 200u);
+  }
+  RecordStore smaller({.bytes_per_attachment = 5'000}, folder.file());
+  EXPECT_LT(smaller.stats().records, records);
+  EXPECT_LE(smaller.stats().bytes, 5'000u);
+  EXPECT_EQ(Execs(Get(smaller)).back(), 200u);
+}
+
+TEST(RecordStore, ADamagedFileIsSetAside) {
+  const Folder folder;
+  std::ofstream(folder.file()) << std::string(10'000, 'x');
+  RecordStore store({}, folder.file());
+  EXPECT_EQ(store.write_problem(), "");
+  EXPECT_EQ(store.stats().records, 0u);
+  EXPECT_TRUE(std::filesystem::exists(folder.file() + ".bad"));
+  const LoadRecord load = Load();
+  store.Add(Origin(load), Batch(1, {Record(0, 1)}, 1), 0);
+  EXPECT_THAT(Execs(Get(store)), testing::ElementsAre(1));
+}
+
+TEST(RecordStore, WithoutADiskItIsAllInMemory) {
+  RecordStore store({}, "/dev/null/records.db");
+  EXPECT_NE(store.write_problem(), "");
+  const LoadRecord load = Load();
+  store.Add(Origin(load), Batch(1, {Record(0, 1)}, 1), 0);
+  EXPECT_THAT(Execs(Get(store)), testing::ElementsAre(1));
+  ExpectBooksBalance(load);
 }
 
 TEST(RecordStore, WhatAProcessLeavesGoesIntoTheSums) {
