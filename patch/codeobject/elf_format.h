@@ -43,6 +43,12 @@ struct Symbol {
 };
 static_assert(sizeof(Symbol) == 24);
 
+// The beginning of Rel and Rela.
+struct Relocation {
+  uint64_t offset, info;
+};
+static_assert(sizeof(Relocation) == 16);
+
 struct NoteHeader {
   uint32_t namesz, descsz, type;
 };
@@ -55,7 +61,7 @@ enum : uint8_t {
   kIdentOsAbi = 7,
   kIdentAbi = 8
 };
-enum : uint16_t { kTypeShared = 3, kMachineAmdgpu = 224 };
+enum : uint16_t { kTypeRelocatable = 1, kTypeShared = 3, kMachineAmdgpu = 224 };
 enum : uint32_t {
   kPtLoad = 1,
   kPtNote = 4,
@@ -67,8 +73,10 @@ enum : uint32_t {
   kShtProgbits = 1,
   kShtSymtab = 2,
   kShtStrtab = 3,
+  kShtRela = 4,
   kShtNote = 7,
   kShtNobits = 8,
+  kShtRel = 9,
   kShtDynsym = 11
 };
 enum : uint64_t { kShfAlloc = 2, kShfExec = 4 };

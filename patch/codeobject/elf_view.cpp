@@ -39,7 +39,7 @@ constexpr IdentRule kIdentRules[] = {
     {elf::kIdentOsAbi, elf::kOsAbiHsa, "EI_OSABI"},
 };
 
-absl::Status CheckFileHeader(const elf::FileHeader& header) {
+absl::Status CheckFileHeader(const elf::FileHeader& header, bool relocatable) {
   const std::string where = "ELF header";
   for (const IdentRule& rule : kIdentRules) {
     if (header.ident[rule.index] == rule.value) continue;
@@ -51,8 +51,9 @@ absl::Status CheckFileHeader(const elf::FileHeader& header) {
   };
   const Rule rules[] = {
       {"e_machine", header.machine, elf::kMachineAmdgpu},
-      {"e_type", header.type, elf::kTypeShared},
-      {"e_phentsize", header.phentsize, sizeof(elf::ProgramHeader)},
+      {"e_type", header.type, relocatable ? elf::kTypeRelocatable : elf::kTypeShared},
+      {"e_phentsize", relocatable ? sizeof(elf::ProgramHeader) : header.phentsize,
+       sizeof(elf::ProgramHeader)},
       {"e_shentsize", header.shentsize, sizeof(elf::SectionHeader)},
   };
   for (const Rule& rule : rules) {
@@ -61,7 +62,7 @@ absl::Status CheckFileHeader(const elf::FileHeader& header) {
     }
   }
   // The values that announce extended numbering are refused with the rest.
-  if (header.phnum == 0 || header.phnum == 0xffff) {
+  if (!relocatable && (header.phnum == 0 || header.phnum == 0xffff)) {
     return Bad(where, "e_phnum", header.phnum, "must be 1 to 65534");
   }
   if (header.shnum == 0 || header.shnum >= elf::kShnLoReserve) {
@@ -138,15 +139,17 @@ absl::Status ScanNotes(const ElfView& elf, size_t index, std::optional<NoteLocat
 
 }  // namespace
 
-absl::StatusOr<ElfView> ElfView::Open(absl::Span<const uint8_t> bytes) {
+absl::StatusOr<ElfView> ElfView::Open(absl::Span<const uint8_t> bytes, bool relocatable_too) {
   ElfView elf;
   elf.bytes = bytes;
   if (bytes.size() < sizeof(elf::FileHeader)) {
     return Bad("ELF header", "file size", bytes.size(), "at least 64 needed");
   }
   elf.header = elf::Load<elf::FileHeader>(bytes.data());
-  absl::Status status = CheckFileHeader(elf.header);
+  const bool relocatable = relocatable_too && elf.header.type == elf::kTypeRelocatable;
+  absl::Status status = CheckFileHeader(elf.header, relocatable);
   if (!status.ok()) return status;
+  if (relocatable) elf.header.phnum = 0;
   const uint64_t programs_size = uint64_t{elf.header.phnum} * sizeof(elf::ProgramHeader);
   const uint64_t sections_size = uint64_t{elf.header.shnum} * sizeof(elf::SectionHeader);
   status = CheckRange("ELF header", "e_phoff", elf.header.phoff, programs_size, bytes.size());

@@ -21,8 +21,10 @@ struct ElfView {
   std::vector<elf::ProgramHeader> programs;
   std::vector<elf::SectionHeader> sections;
 
-  // INVALID_ARGUMENT as CodeObject::Parse.
-  static absl::StatusOr<ElfView> Open(absl::Span<const uint8_t> bytes);
+  // INVALID_ARGUMENT as CodeObject::Parse. `relocatable_too`: what a compiler
+  // leaves for a linker (ET_REL) is accepted as well, which has no segments.
+  static absl::StatusOr<ElfView> Open(absl::Span<const uint8_t> bytes,
+                                      bool relocatable_too = false);
 
   absl::Span<const uint8_t> SectionBytes(const elf::SectionHeader& section) const {
     return section.type == elf::kShtNobits ? absl::Span<const uint8_t>()

@@ -10,12 +10,15 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/MC/MCInst.h"
 #include "llvm/Support/raw_ostream.h"
 #include "patch/isa/assembler.h"
 #include "patch/isa/instruction_traits.h"
 #include "patch/isa/llvm_target.h"
+#include "patch/isa/rename.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -125,6 +128,8 @@ class LlvmIsa : public Isa {
   absl::StatusOr<std::vector<uint8_t>> Assemble(std::string_view text) override {
     return AssembleText(*llvm_, text);
   }
+  absl::StatusOr<std::vector<uint8_t>> Rename(absl::Span<const uint8_t> code, uint64_t offset,
+                                              const RegisterRenaming& renaming) override;
 
  private:
   // The longest encoding is 20 bytes.
@@ -148,6 +153,7 @@ class LlvmIsa : public Isa {
   const RegisterMap& map_;
   std::vector<std::unique_ptr<OpcodeTraits>> traits_;  // by LLVM opcode, on demand
   Interner interner_;
+  std::unique_ptr<Renamer> renamer_;  // once it is needed
   std::deque<Known> known_;
   // By the bytes shown to LLVM; nullptr: they are no instruction by themselves.
   absl::flat_hash_map<uint32_t, Known*> by_word_;
@@ -335,7 +341,51 @@ std::string LlvmIsa::Print(absl::Span<const uint8_t> code, uint64_t offset) {
   return known->text = SingleBlanks(text);
 }
 
+// Same instruction, operands as the renaming says.
+bool IsRenamed(const Instruction& from, const Instruction& to, const RegisterRenaming& renaming) {
+  if (from.opcode != to.opcode || from.size != to.size ||
+      from.operands.size() != to.operands.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < from.operands.size(); ++i) {
+    const InstructionOperand &a = from.operands[i], &b = to.operands[i];
+    if (a.kind != b.kind || a.is_def != b.is_def || a.imm != b.imm || a.count != b.count) {
+      return false;
+    }
+    const bool reg = a.kind == InstructionOperand::Kind::kRegister;
+    if (reg && b.reg != renaming[a.reg]) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<std::vector<uint8_t>> LlvmIsa::Rename(absl::Span<const uint8_t> code,
+                                                     uint64_t offset,
+                                                     const RegisterRenaming& renaming) {
+  const Known* known = Lookup(code, offset);
+  if (known == nullptr) return absl::InvalidArgumentError("no instruction");
+  llvm::MCInst inst;
+  uint64_t size = 0;
+  if (!DecodeInst(code.subspan(offset, known->instruction.size), inst, size)) {
+    return absl::InvalidArgumentError("no instruction");
+  }
+  if (renamer_ == nullptr) renamer_ = std::make_unique<Renamer>(*llvm_, map_);
+  absl::StatusOr<std::vector<uint8_t>> made = renamer_->Encode(inst, renaming);
+  if (!made.ok()) return made.status();
+  const Known* result = Lookup(*made, 0);
+  if (result == nullptr || !IsRenamed(known->instruction, result->instruction, renaming)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", Print(code, offset), "\" cannot have these registers"));
+  }
+  return made;
+}
+
 }  // namespace
+
+RegisterRenaming NoRenaming() {
+  RegisterRenaming same = {};
+  for (uint16_t reg = 0; reg < kNumRegisters; ++reg) same[reg] = reg;
+  return same;
+}
 
 absl::StatusOr<std::unique_ptr<Isa>> Isa::Create(const TargetId& target, uint32_t wavefront_size) {
   absl::StatusOr<const Generation*> generation = FindGeneration(target.processor);

@@ -8,6 +8,7 @@
 #ifndef PATCH_ISA_ISA_H_
 #define PATCH_ISA_ISA_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -83,6 +84,10 @@ struct Instruction {
   int64_t memory_offset = 0;  // instruction offset of memory forms (first of two for DS)
 };
 
+// By Register: which one stands in its place.
+using RegisterRenaming = std::array<uint16_t, kNumRegisters>;
+RegisterRenaming NoRenaming();
+
 class Isa {
  public:
   // UNIMPLEMENTED: LLVM lacks the processor. wavefront_size: 32 or 64.
@@ -105,6 +110,14 @@ class Isa {
   // Assembles text (several lines allowed, no labels or directives).
   // INVALID_ARGUMENT with the assembler's message and line.
   virtual absl::StatusOr<std::vector<uint8_t>> Assemble(std::string_view text) = 0;
+  // The instruction at `offset` with other registers in its operands; SGPRs,
+  // VGPRs and AGPRs alone, implicit registers stay. The result decodes to the
+  // same instruction but for these. INVALID_ARGUMENT: there is no such
+  // instruction (registers of an operand torn apart, alignment, a limit of the
+  // encoding), or the bytes do not decode.
+  virtual absl::StatusOr<std::vector<uint8_t>> Rename(absl::Span<const uint8_t> code,
+                                                      uint64_t offset,
+                                                      const RegisterRenaming& renaming) = 0;
 };
 
 }  // namespace rjdbi::patch
