@@ -6,6 +6,7 @@ rjdbi_fuzzer(code_object_fuzzer
           ${PROJECT_SOURCE_DIR}/patch/codeobject/dwarf_lines.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/elf_view.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/metadata.cpp
+          ${PROJECT_SOURCE_DIR}/patch/codeobject/printable.cpp
           ${PROJECT_SOURCE_DIR}/patch/codeobject/read_target.cpp
   LIBS absl::status absl::statusor absl::span absl::strings)
 
