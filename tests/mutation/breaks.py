@@ -80,9 +80,6 @@ BREAKS = (
           "if (all_lanes_[i]) {", "if (true) {", (LIVE,)),
     Break("lanes that other lanes read are forgotten", LIVENESS,
           "if (!in.lanewise) state.elsewhere |= in.uses & vectors_;", "", (LIVE,)),
-    Break("wave32: a comparison ends VCC_HI's life", LIVENESS,
-          "if (wavefront_size_ == 32 && !in.salu && in.memory != MemoryKind::kScalar) "
-          "kills.Remove(kVccHi);", "", (LIVE,)),
     Break("EXEC may hold lanes beyond the entry's", MASKS,
           "if (!exec.within || IgnoresExec(instructions_.Shared(i)))",
           "if (IgnoresExec(instructions_.Shared(i)))", (LIVE,)),
