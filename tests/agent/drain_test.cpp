@@ -187,7 +187,8 @@ TEST_F(SmallQueue, ADaemonThatStallsDelaysNobody) {
   ring.ring->Finish(/*last=*/true);
   EXPECT_LT(MonotonicNs() - start_ns, 1000 * kNsPerMs);
   EXPECT_EQ(ring.ring->written(), 30'000u);
-  EXPECT_GE(ring.ring->Totals().lost_agent_queue, 28'000u);
+  // All but what the queue holds.
+  EXPECT_GE(ring.ring->Totals().lost_agent_queue, 30'000u - (64u << 10) / 32);
 }
 
 TEST_F(DrainTest, WhatADaemonRefusesIsDroppedAndCounted) {
