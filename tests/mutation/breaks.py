@@ -104,7 +104,8 @@ BREAKS = (
     Break("matrix results are not in flight", PENDING,
           "state[kMatrix] |= in.defs | in.partial_defs;", "", (FLIGHT,)),
     Break("operands of an access just issued are free", KERNEL,
-          "if (position == Position::kAfter) pending |= ReadLate(instructions_[i]);", "",
+          "if (position == Position::kAfter) pending |= ReadLate(instructions_[i]);",
+          "if (position == Position::kAfter) ReadLate(instructions_[i]);",
           (FLIGHT,)),
     # ---- hazards and waits
     Break("gfx9: what distance lacks is not made up", SEQUENCE,
