@@ -13,17 +13,37 @@ pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 find_package(yaml-cpp CONFIG REQUIRED)
 
-# LLVM 19 or newer, as the one shared library. Its headers stay behind
-# patch/isa and tests/softgpu/interp.
-foreach(version 19.1 20.1 21.1)
+# LLVM as the one shared library. Its headers stay behind patch/isa and
+# tests/softgpu/interp; tests compile kernels with the same version's clang. 19 is
+# what everything is tested with; newer ones know more processors (docs/dependencies.md).
+set(RJDBI_LLVM "" CACHE STRING "Major version of LLVM: 19 to 22; empty: 19, else the newest")
+set(supported_llvm 19 22 21 20)
+if(RJDBI_LLVM)
+  set(supported_llvm ${RJDBI_LLVM})
+endif()
+foreach(version ${supported_llvm})
   if(NOT LLVM_FOUND)
-    find_package(LLVM ${version} CONFIG QUIET PATHS /usr/lib/llvm-${version})
+    find_package(LLVM ${version}.1 CONFIG QUIET PATHS /usr/lib/llvm-${version})
   endif()
 endforeach()
 if(NOT LLVM_FOUND)
-  message(FATAL_ERROR "LLVM 19 or newer is needed (apt install llvm-19-dev)")
+  message(FATAL_ERROR "none of LLVM ${supported_llvm} is installed (apt install llvm-19-dev)")
 endif()
+message(STATUS "LLVM ${LLVM_PACKAGE_VERSION}")
 add_library(rjdbi_llvm INTERFACE)
 target_include_directories(rjdbi_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 target_link_libraries(rjdbi_llvm INTERFACE LLVM)
 target_link_directories(rjdbi_llvm INTERFACE ${LLVM_LIBRARY_DIRS})
+
+# Its tools, for tests. Not cached: they follow RJDBI_LLVM.
+set(RJDBI_CLANG ${LLVM_TOOLS_BINARY_DIR}/clang)
+set(RJDBI_LLC ${LLVM_TOOLS_BINARY_DIR}/llc)
+set(RJDBI_LLD ${LLVM_TOOLS_BINARY_DIR}/ld.lld)
+set(RJDBI_READELF ${LLVM_TOOLS_BINARY_DIR}/llvm-readelf)
+set(RJDBI_OBJDUMP ${LLVM_TOOLS_BINARY_DIR}/llvm-objdump)
+foreach(tool ${RJDBI_CLANG} ${RJDBI_LLC} ${RJDBI_LLD} ${RJDBI_READELF} ${RJDBI_OBJDUMP})
+  if(NOT EXISTS ${tool})
+    message(FATAL_ERROR "${tool} is missing (apt install clang-${LLVM_VERSION_MAJOR} "
+                        "lld-${LLVM_VERSION_MAJOR} llvm-${LLVM_VERSION_MAJOR})")
+  endif()
+endforeach()

@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<uint8_t>> AssembleText(const LlvmTarget& target, std:
   sources.setDiagHandler(KeepFirst, &message);
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(text)),
                              llvm::SMLoc());
-  llvm::MCContext context(llvm::Triple(std::string(kTriple)), target.asm_info.get(),
+  llvm::MCContext context(llvm::Triple(AmdgpuTriple()), target.asm_info.get(),
                           target.registers.get(), target.subtarget.get(), &sources,
                           &target.options);
   std::unique_ptr<llvm::MCObjectFileInfo> file_info(

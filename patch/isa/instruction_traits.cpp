@@ -136,6 +136,15 @@ std::string_view BareMnemonic(const char* text) {
   }
   return m;
 }
+// LLVM 20 made the argument a reference.
+template <typename Printer>
+const char* MnemonicText(Printer& printer, const llvm::MCInst& inst) {
+  if constexpr (requires { printer.getMnemonic(inst); }) {
+    return printer.getMnemonic(inst).first;
+  } else {
+    return printer.getMnemonic(&inst).first;
+  }
+}
 bool IsWait(std::string_view m) { return m.starts_with("s_waitcnt") || m.starts_with("s_wait_"); }
 bool IsBarrier(std::string_view m) { return m.starts_with("s_barrier") || m == "ds_gws_barrier"; }
 
@@ -307,7 +316,7 @@ OpcodeTraits BuildTraits(const LlvmTarget& target, const RegisterMap& map, const
                          uint32_t wavefront_size) {
   OpcodeTraits traits;
   const llvm::MCInstrDesc& desc = target.instructions->get(inst.getOpcode());
-  traits.mnemonic = BareMnemonic(target.printer->getMnemonic(&inst).first);
+  traits.mnemonic = BareMnemonic(MnemonicText(*target.printer, inst));
   const std::string_view m = traits.mnemonic;
   Instruction& base = traits.base;
   base.opcode = m;

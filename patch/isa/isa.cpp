@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/MC/MCExpr.h"
 #include "llvm/MC/MCInst.h"
 #include "llvm/Support/raw_ostream.h"
 #include "patch/isa/assembler.h"
@@ -68,6 +69,21 @@ bool ChoosesNothing(absl::Span<const uint8_t> bytes) {
   const auto reserved = [choice](unsigned bit) { return (choice >> bit & 7) == 7; };
   if (reserved(16) || (encoding != kVop1 && reserved(24))) return true;
   return encoding != kVopc && (reserved(8) || (choice >> 11 & 3) == 3);
+}
+
+// gfx12's barrier instructions take an inline constant or M0. LLVM 22 falls over a
+// literal there. Source: the ISA document's SOP1 opcodes 0x4e to 0x52.
+bool NamesBarrierByLiteral(uint32_t word) {
+  const uint32_t opcode = word >> 8 & 0xff, source = word & 0xff;
+  return word >> 23 == 0x17d && opcode >= 0x4e && opcode <= 0x52 && source >= 0xfe;
+}
+
+// LLVM 21 and later wrap literals that an inline constant could also give.
+std::optional<int64_t> ValueOf(const llvm::MCOperand& operand) {
+  if (operand.isImm()) return operand.getImm();
+  int64_t value = 0;
+  if (operand.isExpr() && operand.getExpr()->evaluateAsAbsolute(value)) return value;
+  return std::nullopt;
 }
 
 // Owns what decoded instructions share. Nothing moves once it is here.
@@ -133,7 +149,7 @@ class LlvmIsa : public Isa {
 
  private:
   // The longest encoding is 20 bytes.
-  static constexpr size_t kMaxSize = 20;
+  static constexpr size_t kMaxSize = 20, kMaxSizeGfx9 = 8;
   using LongKey = std::pair<std::array<uint8_t, kMaxSize>, size_t>;
 
   Known* Lookup(absl::Span<const uint8_t> code, uint64_t offset);
@@ -142,7 +158,7 @@ class LlvmIsa : public Isa {
   bool DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, uint64_t& size);
   const OpcodeTraits& TraitsOf(const llvm::MCInst& inst);
   int64_t SignedOffset(MemoryKind kind, int64_t imm) const;
-  void AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits, Building& out) const;
+  bool AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits, Building& out) const;
   void AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Building& out) const;
   void AddIndexed(const OpcodeTraits& traits, Building& out) const;
   void AddGds(const OpcodeTraits& traits, uint32_t word, Building& out) const;
@@ -164,9 +180,14 @@ class LlvmIsa : public Isa {
 bool LlvmIsa::DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, uint64_t& size) {
   size = 0;
   if (generation_.sdwa && ChoosesNothing(bytes)) return false;
-  const llvm::ArrayRef<uint8_t> shown(bytes.data(), bytes.size());
-  const auto status = llvm_->disassembler->getInstruction(inst, size, shown, 0, llvm::nulls());
-  return status != llvm::MCDisassembler::Fail && size >= 4 && size <= bytes.size();
+  if (generation_.major >= 12 && NamesBarrierByLiteral(FirstWord(bytes, 0))) return false;
+  // Zeros behind them: LLVM 22 falls over where an instruction's literal is cut off.
+  std::array<uint8_t, 2 * kMaxSize> shown = {};
+  std::copy_n(bytes.begin(), std::min(bytes.size(), kMaxSize), shown.begin());
+  const auto status = llvm_->disassembler->getInstruction(
+      inst, size, llvm::ArrayRef<uint8_t>(shown.data(), shown.size()), 0, llvm::nulls());
+  const size_t limit = std::min(bytes.size(), generation_.major == 9 ? kMaxSizeGfx9 : kMaxSize);
+  return status != llvm::MCDisassembler::Fail && size >= 4 && size <= limit;
 }
 
 const OpcodeTraits& LlvmIsa::TraitsOf(const llvm::MCInst& inst) {
@@ -185,7 +206,8 @@ int64_t LlvmIsa::SignedOffset(MemoryKind kind, int64_t imm) const {
   return ((imm & ((sign << 1) - 1)) ^ sign) - sign;
 }
 
-void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
+// False: an operand whose value is not known.
+bool LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
                           Building& out) const {
   const llvm::MCInstrDesc& desc = llvm_->instructions->get(inst.getOpcode());
   bool offset_seen = false;
@@ -204,8 +226,8 @@ void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
         (operand.is_def ? out.defs : out.uses).Add(range.first, range.count);
         if (operand.is_def && traits.reads_destination) out.uses.Add(range.first, range.count);
       }
-    } else if (from.isImm()) {
-      operand.imm = from.getImm();
+    } else if (const std::optional<int64_t> value = ValueOf(from)) {
+      operand.imm = *value;
       const bool plain = i < desc.getNumOperands() &&
                          desc.operands()[i].OperandType == llvm::MCOI::OPERAND_IMMEDIATE;
       if (!offset_seen && plain && out.base.memory != MemoryKind::kNone) {
@@ -213,8 +235,10 @@ void LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
         out.base.memory_offset = SignedOffset(out.base.memory, operand.imm);
       }
     }
+    if (from.isExpr() && !ValueOf(from)) return false;
     out.operands.push_back(operand);
   }
+  return true;
 }
 
 void LlvmIsa::AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Building& out) const {
@@ -261,7 +285,7 @@ Known* LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
   const OpcodeTraits& traits = TraitsOf(inst);
   const uint32_t word = FirstWord(bytes, 0);
   Building made{traits.base, traits.defs, traits.uses, traits.partial_defs, {}};
-  AddOperands(inst, traits, made);
+  if (!AddOperands(inst, traits, made)) return nullptr;
   AddHardwareRegister(traits, word, made);
   AddIndexed(traits, made);
   AddGds(traits, word, made);

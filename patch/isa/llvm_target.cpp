@@ -16,21 +16,24 @@ const llvm::Target* AmdgpuTarget() {
     LLVMInitializeAMDGPUAsmParser();
     LLVMInitializeAMDGPUDisassembler();
     std::string error;
-    return llvm::TargetRegistry::lookupTarget(std::string(kTriple), error);
+    return llvm::TargetRegistry::lookupTarget(AmdgpuTriple(), error);
   }();
   return target;
 }
 
 // "any" is encoded like "off": the instructions do not differ.
 std::string Features(const TargetId& target, uint32_t wavefront_size, bool has_wave32) {
-  std::string features;
+  // The image addresses of gfx10 and gfx11. The decoder tables of the others have none,
+  // but LLVM then looks at 20 bytes: looking at fewer (8 on gfx9), LLVM 22 falls over
+  // where they want a literal behind them. See kMaxSizeGfx9 in isa.cpp.
+  std::string features = "+nsa-encoding";
   if (has_wave32) {
-    features = wavefront_size == 32 ? "+wavefrontsize32,-wavefrontsize64"
-                                    : "-wavefrontsize32,+wavefrontsize64";
+    absl::StrAppend(&features, wavefront_size == 32 ? ",+wavefrontsize32,-wavefrontsize64"
+                                                    : ",-wavefrontsize32,+wavefrontsize64");
   }
   auto add = [&](TargetId::Feature state, const char* name) {
     if (state != TargetId::Feature::kOn) return;
-    absl::StrAppend(&features, features.empty() ? "" : ",", "+", name);
+    absl::StrAppend(&features, ",+", name);
   };
   add(target.xnack, "xnack");
   add(target.sramecc, "sramecc");
@@ -43,13 +46,12 @@ absl::StatusOr<std::unique_ptr<LlvmTarget>> LlvmTarget::Create(const TargetId& t
                                                                uint32_t wavefront_size) {
   const llvm::Target* llvm_target = AmdgpuTarget();
   if (llvm_target == nullptr) return absl::UnimplementedError("this LLVM lacks AMDGPU");
-  const std::string triple(kTriple);
   auto out = std::make_unique<LlvmTarget>();
   out->target = llvm_target;
   {
     // An unknown processor would make LLVM print to stderr: ask first.
     std::unique_ptr<llvm::MCSubtargetInfo> generic(
-        llvm_target->createMCSubtargetInfo(triple, "", ""));
+        llvm_target->createMCSubtargetInfo(AmdgpuTriple(), "", ""));
     if (!generic->isCPUStringValid(target.processor)) {
       return absl::UnimplementedError(
           absl::StrCat("LLVM does not know processor ", target.processor));
@@ -60,16 +62,17 @@ absl::StatusOr<std::unique_ptr<LlvmTarget>> LlvmTarget::Create(const TargetId& t
     return absl::InvalidArgumentError(
         absl::StrCat(target.processor, " has no wavefront size ", wavefront_size));
   }
-  out->registers.reset(llvm_target->createMCRegInfo(triple));
-  out->asm_info.reset(llvm_target->createMCAsmInfo(*out->registers, triple, out->options));
+  out->registers.reset(llvm_target->createMCRegInfo(AmdgpuTriple()));
+  out->asm_info.reset(llvm_target->createMCAsmInfo(*out->registers, AmdgpuTriple(), out->options));
   out->instructions.reset(llvm_target->createMCInstrInfo());
   out->subtarget.reset(llvm_target->createMCSubtargetInfo(
-      triple, target.processor, Features(target, wavefront_size, has_wave32)));
-  out->context = std::make_unique<llvm::MCContext>(llvm::Triple(triple), out->asm_info.get(),
-                                                   out->registers.get(), out->subtarget.get());
+      AmdgpuTriple(), target.processor, Features(target, wavefront_size, has_wave32)));
+  out->context =
+      std::make_unique<llvm::MCContext>(llvm::Triple(AmdgpuTriple()), out->asm_info.get(),
+                                        out->registers.get(), out->subtarget.get());
   out->disassembler.reset(llvm_target->createMCDisassembler(*out->subtarget, *out->context));
-  out->printer.reset(llvm_target->createMCInstPrinter(llvm::Triple(triple), 0, *out->asm_info,
-                                                      *out->instructions, *out->registers));
+  out->printer.reset(llvm_target->createMCInstPrinter(
+      llvm::Triple(AmdgpuTriple()), 0, *out->asm_info, *out->instructions, *out->registers));
   if (!out->disassembler || !out->printer) {
     return absl::UnimplementedError("this LLVM lacks the AMDGPU disassembler");
   }

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/MC/MCAsmInfo.h"
 #include "llvm/MC/MCContext.h"
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
@@ -17,11 +19,18 @@
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/MCTargetOptions.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/TargetParser/Triple.h"
 #include "patch/codeobject/code_object.h"
 
 namespace rjdbi::patch {
 
-inline constexpr std::string_view kTriple = "amdgcn-amd-amdhsa";
+// LLVM 22 wants a Triple where older versions want its text.
+#if LLVM_VERSION_MAJOR >= 22
+using TripleArgument = llvm::Triple;
+#else
+using TripleArgument = llvm::StringRef;
+#endif
+inline TripleArgument AmdgpuTriple() { return TripleArgument("amdgcn-amd-amdhsa"); }
 
 // Everything but per-use state. Members refer to earlier ones: order matters.
 struct LlvmTarget {

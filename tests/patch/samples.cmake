@@ -1,11 +1,6 @@
 # Small real code objects, compiled when the tests are built: two kernels for
 # each processor and code object version. Tests find them as
 # ${RJDBI_SAMPLE_OBJECTS}/<processor>_v<version>.co.
-find_program(RJDBI_CLANG NAMES clang-19 clang-20 clang REQUIRED)
-find_program(RJDBI_LLC NAMES llc-19 llc-20 llc HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
-find_program(RJDBI_READELF NAMES llvm-readelf-19 llvm-readelf-20 llvm-readelf
-             HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
-
 set(RJDBI_SAMPLE_OBJECTS ${CMAKE_CURRENT_BINARY_DIR}/samples)
 file(MAKE_DIRECTORY ${RJDBI_SAMPLE_OBJECTS})
 set(sample_files "")

@@ -22,11 +22,10 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
+#include "tests/softgpu/interp/llvm_triple.h"
 
 namespace softgpu {
 namespace {
-
-constexpr char kTriple[] = "amdgcn-amd-amdhsa";
 
 // --- Text to pieces -------------------------------------------------------
 
@@ -238,6 +237,7 @@ bool ParseOperand(std::string word, Widen widen, Operand& operand) {
   operand = Operand();
   if (word == "off") return true;
   if (Unwrap(word, "neg(", ")")) operand.neg = true;
+  Unwrap(word, "lit(", ")");  // a literal whose value an inline constant could also give
   if (Unwrap(word, "sext(", ")")) operand.sext = true;
   if (ParseImm(word, widen, operand)) return true;
   if (word.starts_with("-")) {
@@ -614,24 +614,24 @@ class LlvmDecoder : public Decoder {
 bool LlvmDecoder::Init(const Target& target, bool wave64, std::string* error) {
   InitLlvm();
   target_ = target;
-  const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(kTriple, *error);
+  const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(AmdgpuTriple(), *error);
   if (llvm_target == nullptr) return false;
   std::string features;
   if (target.AtLeast10()) {
     features = wave64 ? "+wavefrontsize64,-wavefrontsize32" : "+wavefrontsize32,-wavefrontsize64";
   }
-  subtarget_.reset(llvm_target->createMCSubtargetInfo(kTriple, target.name, features));
+  subtarget_.reset(llvm_target->createMCSubtargetInfo(AmdgpuTriple(), target.name, features));
   if (!subtarget_ || !subtarget_->isCPUStringValid(target.name)) {
     *error = "LLVM does not know the processor " + target.name;
     return false;
   }
-  registers_.reset(llvm_target->createMCRegInfo(kTriple));
-  asm_info_.reset(llvm_target->createMCAsmInfo(*registers_, kTriple, options_));
+  registers_.reset(llvm_target->createMCRegInfo(AmdgpuTriple()));
+  asm_info_.reset(llvm_target->createMCAsmInfo(*registers_, AmdgpuTriple(), options_));
   instructions_.reset(llvm_target->createMCInstrInfo());
-  context_ = std::make_unique<llvm::MCContext>(llvm::Triple(kTriple), asm_info_.get(),
+  context_ = std::make_unique<llvm::MCContext>(llvm::Triple(AmdgpuTriple()), asm_info_.get(),
                                                registers_.get(), subtarget_.get());
   disassembler_.reset(llvm_target->createMCDisassembler(*subtarget_, *context_));
-  printer_.reset(llvm_target->createMCInstPrinter(llvm::Triple(kTriple),
+  printer_.reset(llvm_target->createMCInstPrinter(llvm::Triple(AmdgpuTriple()),
                                                   asm_info_->getAssemblerDialect(), *asm_info_,
                                                   *instructions_, *registers_));
   if (!disassembler_ || !printer_) {
@@ -646,8 +646,11 @@ void LlvmDecoder::Decode(uint64_t pc, const uint8_t* bytes, size_t available, In
   inst->pc = pc;
   llvm::MCInst mc;
   uint64_t size = 0;
-  const auto status =
-      disassembler_->getInstruction(mc, size, llvm::ArrayRef(bytes, available), 0, llvm::nulls());
+  // Never cut off: LLVM 22 falls over where a literal is missing.
+  uint8_t shown[32] = {};
+  std::memcpy(shown, bytes, std::min(available, sizeof(shown)));
+  const auto status = disassembler_->getInstruction(mc, size, llvm::ArrayRef(shown, sizeof(shown)),
+                                                    0, llvm::nulls());
   std::memcpy(inst->raw, bytes, std::min<size_t>(available, sizeof(inst->raw)));
   if (status == llvm::MCDisassembler::Fail || size < 4 || size > available) {
     inst->name = Intern("INVALID");

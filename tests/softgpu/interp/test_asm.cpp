@@ -21,11 +21,10 @@
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
+#include "tests/softgpu/interp/llvm_triple.h"
 
 namespace softgpu {
 namespace {
-
-constexpr char kTriple[] = "amdgcn-amd-amdhsa";
 
 // The executable section of a relocatable ELF.
 std::vector<uint8_t> TextOf(const llvm::SmallVectorImpl<char>& elf) {
@@ -58,15 +57,15 @@ std::string Features(const std::string& gfx_name, bool wave64) {
 std::vector<uint8_t> Assemble(const std::string& gfx_name, bool wave64, const std::string& text,
                               std::string* error) {
   InitLlvm();
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, *error);
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(AmdgpuTriple(), *error);
   if (target == nullptr) return {};
   llvm::MCTargetOptions options;
-  const std::unique_ptr<llvm::MCRegisterInfo> registers(target->createMCRegInfo(kTriple));
+  const std::unique_ptr<llvm::MCRegisterInfo> registers(target->createMCRegInfo(AmdgpuTriple()));
   const std::unique_ptr<llvm::MCAsmInfo> info(
-      target->createMCAsmInfo(*registers, kTriple, options));
+      target->createMCAsmInfo(*registers, AmdgpuTriple(), options));
   const std::unique_ptr<llvm::MCInstrInfo> instructions(target->createMCInstrInfo());
   const std::unique_ptr<llvm::MCSubtargetInfo> subtarget(
-      target->createMCSubtargetInfo(kTriple, gfx_name, Features(gfx_name, wave64)));
+      target->createMCSubtargetInfo(AmdgpuTriple(), gfx_name, Features(gfx_name, wave64)));
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text), llvm::SMLoc());
   std::string messages;
@@ -76,8 +75,8 @@ std::vector<uint8_t> Assemble(const std::string& gfx_name, bool wave64, const st
             diagnostic.getMessage().str() + ": " + diagnostic.getLineContents().str() + "\n";
       },
       &messages);
-  llvm::MCContext context(llvm::Triple(kTriple), info.get(), registers.get(), subtarget.get(),
-                          &sources);
+  llvm::MCContext context(llvm::Triple(AmdgpuTriple()), info.get(), registers.get(),
+                          subtarget.get(), &sources);
   const std::unique_ptr<llvm::MCObjectFileInfo> files(
       target->createMCObjectFileInfo(context, /*PIC=*/true));
   context.setObjectFileInfo(files.get());
@@ -88,7 +87,7 @@ std::vector<uint8_t> Assemble(const std::string& gfx_name, bool wave64, const st
   auto writer = backend->createObjectWriter(stream);
   std::unique_ptr<llvm::MCCodeEmitter> emitter(target->createMCCodeEmitter(*instructions, context));
   const std::unique_ptr<llvm::MCStreamer> streamer(
-      target->createMCObjectStreamer(llvm::Triple(kTriple), context, std::move(backend),
+      target->createMCObjectStreamer(llvm::Triple(AmdgpuTriple()), context, std::move(backend),
                                      std::move(writer), std::move(emitter), *subtarget));
   const std::unique_ptr<llvm::MCAsmParser> parser(
       llvm::createMCAsmParser(sources, context, *streamer, *info));

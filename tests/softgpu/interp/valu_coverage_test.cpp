@@ -25,6 +25,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "tests/softgpu/interp/decode.h"
+#include "tests/softgpu/interp/llvm_triple.h"
 #include "tests/softgpu/interp/wave.h"
 
 namespace softgpu::test {
@@ -94,18 +95,17 @@ class Collector {
     LLVMInitializeAMDGPUTargetInfo();
     LLVMInitializeAMDGPUTargetMC();
     LLVMInitializeAMDGPUDisassembler();
-    const char* triple = "amdgcn-amd-amdhsa";
     std::string error;
-    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-    subtarget_.reset(target->createMCSubtargetInfo(triple, processor, ""));
-    registers_.reset(target->createMCRegInfo(triple));
-    asm_info_.reset(target->createMCAsmInfo(*registers_, triple, options_));
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(AmdgpuTriple(), error);
+    subtarget_.reset(target->createMCSubtargetInfo(AmdgpuTriple(), processor, ""));
+    registers_.reset(target->createMCRegInfo(AmdgpuTriple()));
+    asm_info_.reset(target->createMCAsmInfo(*registers_, AmdgpuTriple(), options_));
     instructions_.reset(target->createMCInstrInfo());
-    context_ = std::make_unique<llvm::MCContext>(llvm::Triple(triple), asm_info_.get(),
+    context_ = std::make_unique<llvm::MCContext>(llvm::Triple(AmdgpuTriple()), asm_info_.get(),
                                                  registers_.get(), subtarget_.get());
     disassembler_.reset(target->createMCDisassembler(*subtarget_, *context_));
-    printer_.reset(target->createMCInstPrinter(llvm::Triple(triple), 0, *asm_info_, *instructions_,
-                                               *registers_));
+    printer_.reset(target->createMCInstPrinter(llvm::Triple(AmdgpuTriple()), 0, *asm_info_,
+                                               *instructions_, *registers_));
   }
 
   void Add(std::string_view code) {
