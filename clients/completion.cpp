@@ -63,7 +63,7 @@ std::string Bash(const CLI::App& app) {
       "    --placement) COMPREPLY=($(compgen -W 'auto trampoline clone' -- \"$word\")); return ;;\n"
       "    --position) COMPREPLY=($(compgen -W 'before after' -- \"$word\")); return ;;\n"
       "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"
-      "    --socket|--agent|--agent-socket|--output-image)"
+      "    --socket|--agent|--agent-socket|--output-image|--output-map|--original)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    --attachment) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
@@ -85,7 +85,7 @@ std::string Bash(const CLI::App& app) {
       "  fi\n"
       "  case $verb in\n"
       "    run) COMPREPLY=($(compgen -c -f -- \"$word\")) ;;\n"
-      "    admit|kernels|sites) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+      "    admit|kernels|sites|map|unpatch) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
       "    detach) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
       ")\" -- \"$word\")) ;;\n"
@@ -114,7 +114,7 @@ std::string Fish(const CLI::App& app) {
                     " -d ", Quoted(verb->get_description()), "\n");
     options(*verb, absl::StrCat(" -n '__fish_seen_subcommand_from ", verb->get_name(), "'"));
   }
-  for (const char* verb : {"run", "admit", "kernels", "sites"}) {
+  for (const char* verb : {"run", "admit", "kernels", "sites", "map", "unpatch"}) {
     absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from ", verb, "' -F\n");
   }
   absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from detach' -a ",

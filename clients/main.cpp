@@ -37,6 +37,7 @@ struct Arguments {
   RunOptions run;
   AdmitOptions admit;
   PerturbationOptions perturbation;
+  PatchedOptions patched;
   std::function<int(const Context&)> verb;
 };
 
@@ -189,6 +190,21 @@ void AddQueries(CLI::App& app, Arguments& a) {
   verb->add_option("ID", a.id, "Such as RJD-B001")->required();
 }
 
+void AddPatched(CLI::App& app, Arguments& a) {
+  CLI::App* verb = Verb(app, a, "map", "Program counters of a patched object, and of its original",
+                        [&a](const Context& c) { return Map(c, a.patched); });
+  verb->add_option("FILE", a.patched.file, "Patched code object")->required();
+  verb->add_option("PC", a.patched.pcs, "Addresses in the image (0x5040), or KERNEL+0x40");
+  verb->add_option("--kernel", a.patched.kernel, "Only these kernels")->type_name("GLOB");
+  verb->add_option("--original", a.patched.original, "Fail unless it was patched from this file")
+      ->type_name("FILE");
+
+  verb = Verb(app, a, "unpatch", "Give back the original of a patched object",
+              [&a](const Context& c) { return Unpatch(c, a.patched); });
+  verb->add_option("FILE", a.patched.file, "Patched code object")->required();
+  verb->add_option("--output-image", a.patched.image, "Where the original goes")->type_name("FILE");
+}
+
 void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   constexpr char kSpecHelp[] = "kernel=GLOB,sites=SELECTOR,probe=NAME[,KEY=VALUE...]";
   CLI::App* verb = Verb(app, a, "run", "Run a program with the agent loaded",
@@ -219,6 +235,8 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->required();
   verb->add_option("--output-image", a.admit.image, "Where the patched image goes")
       ->type_name("FILE");
+  verb->add_option("--output-map", a.admit.map, "Where the address map goes, as JSON")
+      ->type_name("FILE");
   verb->add_flag("--all", a.admit.all_decisions, "List attached sites too (table only)");
 
   PerturbationOptions& p = a.perturbation;
@@ -245,6 +263,7 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->expected(1)
       ->take_all();
   verb->add_option("--limit", p.limit, "So many objects at most, evenly spread")->type_name("N");
+  AddPatched(app, a);
 
   verb = app.add_subcommand("completion", "Print a shell's completion script");
   verb->fallthrough();
@@ -318,9 +337,10 @@ const std::string* NotUtf8(const Arguments& a) {
                                            &a.spec.process_glob(),
                                            &a.spec.owner(),
                                            &a.perturbation.spec.kernel_glob(),
-                                           &a.perturbation.spec.sites()};
-  for (const auto* list :
-       {&a.ids, &a.run.attach, &a.admit.attach, &a.perturbation.probes, &a.perturbation.targets}) {
+                                           &a.perturbation.spec.sites(),
+                                           &a.patched.kernel};
+  for (const auto* list : {&a.ids, &a.run.attach, &a.admit.attach, &a.perturbation.probes,
+                           &a.perturbation.targets, &a.patched.pcs}) {
     for (const std::string& text : *list) texts.push_back(&text);
   }
   for (const std::string* text : texts) {

@@ -1,97 +1,28 @@
 // Verbs that need no daemon: the same engine, on a file.
 #include <google/protobuf/struct.pb.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clients/files.h"
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
+#include "contract/address_map.h"
 #include "contract/admission.h"
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
+#include "contract/patch_record.h"
 #include "contract/site.h"
 #include "patch/codeobject/code_object.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 
 namespace rjdbi::clients {
 namespace {
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!error && !std::filesystem::is_regular_file(status)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ",
-        std::filesystem::exists(status) ? "not a regular file" : "there is no such file"));
-  }
-  const auto size = error ? 0 : std::filesystem::file_size(path, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
-  if (size > patch::CodeObject::kMaxSize) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", FormatBytes(size), "; a code object has at most ",
-                     FormatBytes(patch::CodeObject::kMaxSize), " (RJD-O002)"));
-  }
-  std::string bytes(size, '\0');
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in.read(bytes.data(), static_cast<std::streamsize>(size))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", errno != 0 ? std::strerror(errno) : "it has become shorter meanwhile"));
-  }
-  return bytes;
-}
-
-absl::Span<const uint8_t> AsBytes(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
-bool IsElf(const std::string& bytes) { return bytes.compare(0, 4, "\177ELF") == 0; }
-
-// What the file is, when it is not a code object but something that holds some.
-std::string WrongKind(const std::string& bytes) {
-  constexpr char kBundle[] = "__CLANG_OFFLOAD_BUNDLE__";
-  constexpr size_t kMachineOffset = 18;
-  if (bytes.compare(0, sizeof(kBundle) - 1, kBundle) == 0) {
-    return "this is an offload bundle: take the code object out with clang-offload-bundler";
-  }
-  if (!IsElf(bytes)) {
-    return "give a code object by itself, as roc-obj-extract or clang-offload-bundler take it "
-           "out of a program";
-  }
-  if (bytes.size() > kMachineOffset + 1 &&
-      static_cast<unsigned char>(bytes[kMachineOffset]) != 224) {
-    return "this ELF file is for a host processor: give the code object inside it, as "
-           "roc-obj-extract or clang-offload-bundler take it out";
-  }
-  return "";
-}
-
-// Why `file` cannot be inspected, with what to give instead.
-int FailOnFile(const Context& context, const std::string& file, const std::string& bytes,
-               const absl::Status& status) {
-  // Bytes that are no code object, or none that can be worked on, are the caller's.
-  const bool unsupported = absl::IsUnimplemented(status) || absl::IsNotFound(status);
-  const bool callers = unsupported || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
-  const auto kind = callers ? absl::StatusCode::kInvalidArgument : status.code();
-  const int code = context.out.Fail(absl::Status(
-      kind, absl::StrCat(file, ": ", IsElf(bytes) ? status.message() : "not an ELF file")));
-  if (std::string hint = WrongKind(bytes); !hint.empty()) {
-    context.out.Note("help: " + hint);
-  } else if (unsupported) {
-    context.out.Note("help: rjctl explain " + std::string(contract::id::kObjectUnsupported));
-  }
-  return code;
-}
 
 // Nothing was found in what rjdbid holds: why, and what would change that.
 void NoteWhyEmpty(const Context& context, bool filtered) {
@@ -255,31 +186,6 @@ int RecordExit(const v1::AdmissionRecord& record) {
   return done == requested && record.object_violations_size() == 0 ? kOk : kPartial;
 }
 
-// Whole or not at all: what is there may be the only copy, of the input even.
-absl::Status WriteImage(const std::string& path, const std::vector<uint8_t>& image) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  const bool replace = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
-  const std::string target = replace ? absl::StrCat(path, ".", getpid(), ".tmp") : path;
-  errno = 0;
-  std::ofstream file(target, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(image.data()),
-             static_cast<std::streamsize>(image.size()));
-  file.close();
-  bool ok = !file.fail();
-  if (ok && replace) {
-    if (std::filesystem::exists(status)) {
-      std::filesystem::permissions(target, status.permissions(), error);
-    }
-    ok = std::rename(target.c_str(), path.c_str()) == 0;
-  }
-  if (ok) return absl::OkStatus();
-  const int problem = errno;
-  if (replace) std::remove(target.c_str());
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": ", problem != 0 ? std::strerror(problem) : "a write failed"));
-}
-
 // Attachments that nothing was asked of: why, and how to see what there is.
 void NoteVacuous(const Context& context, const v1::AdmissionRecord& record,
                  const std::vector<v1::Attachment>& attachments) {
@@ -313,6 +219,65 @@ void NoteUnused(const Context& context, const v1::AttachmentSpec& spec) {
   for (const auto& [name, given] : fields) {
     if (given) context.out.Note(absl::StrCat("note: ", name, "= has no meaning for a file"));
   }
+}
+
+int CheckSpecs(const Context& context, const std::vector<v1::Attachment>& attachments,
+               const contract::Policy& policy) {
+  v1::AttachReply refused;
+  for (const v1::Attachment& attachment : attachments) {
+    for (auto& violation : contract::CheckSpec(attachment.spec(), policy)) {
+      *refused.add_violations() = std::move(violation);
+    }
+  }
+  if (refused.violations_size() == 0) return kOk;
+  if (context.out.json()) context.out.Json(refused);
+  context.out.Violations(refused.violations());
+  return kRefused;
+}
+
+// What a patched object has stays, in front of what is asked for now; the same
+// twice is once. (Patches that cannot be read are Admit's to refuse.)
+void KeepPriorAttachments(const Context& context, const std::string& bytes,
+                          std::vector<v1::Attachment>& attachments) {
+  const auto patched = contract::OpenPatched(AsBytes(bytes));
+  if (!patched.ok() || !patched->has_value()) return;
+  std::set<std::string> asked;
+  for (const v1::Attachment& a : attachments) asked.insert(a.spec().SerializeAsString());
+  std::vector<v1::Attachment> all;
+  for (const v1::PatchedAttachment& prior : (*patched)->record.attachments()) {
+    if (asked.insert(prior.spec().SerializeAsString()).second) {
+      *all.emplace_back().mutable_spec() = prior.spec();
+    }
+  }
+  const size_t kept = all.size();
+  all.insert(all.end(), attachments.begin(), attachments.end());
+  for (size_t i = 0; i < all.size(); ++i) all[i].set_id(absl::StrCat("a", i + 1));
+  attachments = std::move(all);
+  if (kept > 0) {
+    context.out.Note(absl::StrCat("note: the object is patched; its attachments stay, as a1",
+                                  kept > 1 ? absl::StrCat(" to a", kept) : ""));
+  }
+}
+
+absl::Status WriteOutputs(const Context& context, const AdmitOptions& options,
+                          const contract::Admission& admission) {
+  if (admission.patched.empty()) return absl::OkStatus();
+  if (!options.image.empty()) {
+    absl::Status s = WriteFile(options.image, AsText(admission.patched));
+    if (!s.ok()) return s;
+    context.out.Note(absl::StrFormat("wrote %s (%d bytes; %d words are for the loader to fill in)",
+                                     Printable(options.image), admission.patched.size(),
+                                     admission.fixups.size()));
+  }
+  if (options.map.empty()) return absl::OkStatus();
+  const auto map = contract::AddressMap::Open(admission.patched);
+  if (!map.ok()) return map.status();
+  v1::MapReply reply;
+  *reply.mutable_map() = map->Describe("");
+  absl::Status s = WriteFile(options.map, context.out.ToJson(reply));
+  if (s.ok())
+    context.out.Note(absl::StrCat("wrote ", Printable(options.map), " (the address map)"));
+  return s;
 }
 
 }  // namespace
@@ -396,19 +361,11 @@ int Admit(const Context& context, const AdmitOptions& options) {
     *attachment.mutable_spec() = *spec;
     NoteUnused(context, *spec);
   }
-  v1::AttachReply refused;
-  for (const v1::Attachment& attachment : attachments) {
-    for (auto& violation : contract::CheckSpec(attachment.spec(), policy)) {
-      *refused.add_violations() = std::move(violation);
-    }
-  }
-  if (refused.violations_size() > 0) {
-    if (context.out.json()) context.out.Json(refused);
-    context.out.Violations(refused.violations());
-    return kRefused;
-  }
+  if (const int code = CheckSpecs(context, attachments, policy); code != kOk) return code;
   const absl::StatusOr<std::string> bytes = ReadFile(options.file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
+  KeepPriorAttachments(context, *bytes, attachments);
+  if (const int code = CheckSpecs(context, attachments, policy); code != kOk) return code;
   const auto rewriter = patch::MakeTrampolineRewriter();
   const contract::Admission admission =
       contract::Admit(AsBytes(*bytes), attachments, policy, *rewriter);
@@ -423,13 +380,8 @@ int Admit(const Context& context, const AdmitOptions& options) {
     context.out.Note(absl::StrCat("help: ", Printable(options.file), ": ",
                                   IsElf(*bytes) ? "" : "not an ELF file; ", hint));
   }
-  if (!options.image.empty() && !admission.patched.empty()) {
-    if (absl::Status s = WriteImage(options.image, admission.patched); !s.ok()) {
-      return context.out.Fail(s);
-    }
-    context.out.Note(absl::StrFormat("wrote %s (%d bytes; %d words are for the loader to fill in)",
-                                     Printable(options.image), admission.patched.size(),
-                                     admission.fixups.size()));
+  if (absl::Status s = WriteOutputs(context, options, admission); !s.ok()) {
+    return context.out.Fail(s);
   }
   return RecordExit(admission.record);
 }

@@ -75,13 +75,13 @@ void Output::Warn(const std::string& text) const {
   std::fprintf(stderr, "warning: %s\n", text.c_str());
 }
 
-void Output::Json(const google::protobuf::Message& message) const {
+std::string Output::ToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
-  Print(text);
+  return text;
 }
 
 void Output::JsonLine(const google::protobuf::Message& message) const {
@@ -90,6 +90,8 @@ void Output::JsonLine(const google::protobuf::Message& message) const {
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
   Print(text + "\n");
 }
+
+void Output::Json(const google::protobuf::Message& message) const { Print(ToJson(message)); }
 
 int Output::Fail(const absl::Status& status) const {
   int code = kInternal;

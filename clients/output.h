@@ -43,10 +43,11 @@ class Output {
   void Print(const std::string& text) const;  // data
   // Once, at the end. False, after saying so: data did not arrive.
   bool Finish() const;
-  void Note(const std::string& text) const;   // one line for people; only in table mode
-  void Warn(const std::string& text) const;   // one line, always
+  void Note(const std::string& text) const;  // one line for people; only in table mode
+  void Warn(const std::string& text) const;  // one line, always
   void Json(const google::protobuf::Message& message) const;      // one whole object
   void JsonLine(const google::protobuf::Message& message) const;  // the same on one line
+  static std::string ToJson(const google::protobuf::Message& message);
   // "error: ..." (JSON mode: {"error": {...}} on standard output); the exit code.
   int Fail(const absl::Status& status) const;
   int FailUsage(const std::string& message) const;

@@ -41,7 +41,7 @@ struct RunOptions {
 };
 
 struct AdmitOptions {
-  std::string file, image;
+  std::string file, image, map;
   std::vector<std::string> attach;
   bool all_decisions = false;
 };
@@ -52,6 +52,14 @@ struct PerturbationOptions {
   std::vector<std::string> probes;   // each on its own
   std::vector<std::string> targets;  // parts of ISA names; empty: all
   size_t limit = 0;                  // objects, evenly spread; 0: all
+};
+
+struct PatchedOptions {  // of verbs about a patched object
+  std::string file;
+  std::string original;  // map: the file that it must come from
+  std::string image;     // unpatch: where the original goes
+  std::string kernel;
+  std::vector<std::string> pcs;
 };
 
 int Attach(const Context& context, const v1::AttachmentSpec& spec);
@@ -71,6 +79,8 @@ int Sites(const Context& context, const std::string& file, const std::string& ha
 int Explain(const Context& context, const std::string& id);
 int Admit(const Context& context, const AdmitOptions& options);
 int Perturbation(const Context& context, const PerturbationOptions& options);
+int Map(const Context& context, const PatchedOptions& options);
+int Unpatch(const Context& context, const PatchedOptions& options);
 int Run(const Context& context, const RunOptions& options);
 
 // 0, 3 or 4: see rjctl(1).

@@ -25,6 +25,7 @@
 #include "contract/manifest.h"
 #include "contract/natural_order.h"
 #include "contract/occupancy.h"
+#include "contract/patch_record.h"
 #include "contract/site.h"
 #include "contract/text.h"
 #include "contract/validate.h"
@@ -159,6 +160,7 @@ class Engine {
 
  private:
   bool ParseObject();
+  bool TakePatchesBack();
   void PrepareAttachments();
   void MatchKernels();
   void JudgeKernel(size_t index);
@@ -194,6 +196,7 @@ class Engine {
   bool GiveUpForGrowth(int64_t growth);
   bool OverInstructions(const std::vector<uint32_t>& executed);
   void Ship(patch::RewriteResult result);
+  PatchFacts FactsOf(const patch::RewriteResult& result) const;
   void FollowCounters();
   void RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
                  const std::string& message);
@@ -226,6 +229,8 @@ class Engine {
   std::vector<const v1::Attachment*> order_;
   std::vector<Asked> asked_;
   std::vector<std::vector<size_t>> wanted_;  // by kernel: indices of asked_
+  std::optional<PatchedObject> prior_;       // what the bytes were patched from
+  std::string original_sha256_;              // hex
   std::optional<CodeObject> object_;
   std::map<uint32_t, std::unique_ptr<patch::Isa>> isas_;  // by wavefront size
   patch::ObjectFacts facts_;
@@ -269,6 +274,8 @@ bool Engine::ParseObject() {
         id::kObjectTooLarge, StrCat(bytes_.size(), " bytes"), StrCat(limit, " bytes"));
     return false;
   }
+  original_sha256_ = record().code_object_sha256();
+  if (!TakePatchesBack()) return false;
   auto parsed = CodeObject::Parse(bytes_);
   if (parsed.ok()) {
     object_ = *std::move(parsed);
@@ -285,6 +292,28 @@ bool Engine::ParseObject() {
       "a supported AMDGPU HSA code object", {},
       elf ? std::string(parsed.status().message()) : "the bytes are not an ELF file");
   return false;
+}
+
+// The engine works on originals. False: these bytes have none.
+bool Engine::TakePatchesBack() {
+  absl::StatusOr<std::optional<PatchedObject>> opened = OpenPatched(bytes_);
+  if (!opened.ok()) {
+    *record().add_object_violations() = MakeViolation(
+        id::kPatchesStuck, "patches that cannot be taken back",
+        "an original, or patches with a sound record", {}, std::string(opened.status().message()));
+    return false;
+  }
+  if (!opened->has_value()) return true;
+  prior_ = **std::move(opened);
+  bytes_ = prior_->original;
+  original_sha256_ = absl::BytesToHexString(prior_->record.original_sha256());
+  v1::PriorPatch* prior = record().mutable_prior_patch();
+  prior->set_original_sha256(original_sha256_);
+  prior->set_engine_version(prior_->record.engine_version());
+  for (const v1::PatchedAttachment& attachment : prior_->record.attachments()) {
+    *prior->add_attachments() = attachment.spec();
+  }
+  return true;
 }
 
 void Engine::PrepareAttachments() {
@@ -931,7 +960,35 @@ v1::Placement PlacementOf(patch::Placement placement) {
   return placement == patch::Placement::kClone ? v1::CLONE : v1::TRAMPOLINE;
 }
 
+PatchFacts Engine::FactsOf(const patch::RewriteResult& result) const {
+  PatchFacts facts{*object_, plans_, result.sites, result.kernels, {}, {}, {}};
+  std::map<size_t, uint32_t> numbers;  // of the attachments that have sites
+  for (const Candidate& c : candidates_) numbers.emplace(c.asked, 0);
+  for (auto& [asked, number] : numbers) {
+    number = static_cast<uint32_t>(facts.attachments.size());
+    *facts.attachments.emplace_back().mutable_spec() = asked_[asked].attachment->spec();
+  }
+  for (const Candidate& c : candidates_) {
+    v1::PatchedAttachment& attachment = facts.attachments[numbers[c.asked]];
+    attachment.set_sites(attachment.sites() + 1);
+    facts.attachment_of.push_back(numbers[c.asked]);
+    facts.instruction_offset.push_back(
+        static_cast<uint32_t>(c.kernel->instructions()[c.instruction].offset));
+  }
+  return facts;
+}
+
 void Engine::Ship(patch::RewriteResult result) {
+  v1::PatchRecord patch;
+  patch.set_engine_version(kEngineVersion);
+  patch.set_original_sha256(absl::HexStringToBytes(original_sha256_));
+  const absl::Status added = AddPatchRecord(FactsOf(result), std::move(patch), result.image);
+  if (!added.ok()) {
+    const bool large = absl::IsResourceExhausted(added);
+    return RefuseAll(large ? id::kObjectTooLarge : id::kEngineFault, std::string(added.message()),
+                     large ? StrCat(CodeObject::kMaxSize, " bytes") : "no failure",
+                     std::string(added.message()));
+  }
   for (const patch::KernelOutcome& outcome : result.kernels) {
     choices_[outcome.kernel_index].code_bytes = outcome.code_bytes;
   }

@@ -15,7 +15,7 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "8";
+inline constexpr char kEngineVersion[] = "9";
 
 struct Policy {
   v1::Budget ceiling;           // an attachment's own budget cannot exceed these
@@ -41,6 +41,9 @@ struct Admission {
   std::vector<patch::KernelOutcome> kernels;
 };
 
+// Bytes that carry patches of this engine stand for their original: what is asked
+// now replaces what they carry, and the record says what that was (prior_patch).
+//
 // Every requested site has a decision, attached or refused. An attachment that
 // matches no kernel of the object (no error: another object may hold it), or
 // whose object could not be worked on (or only for attachments before it), has one

@@ -225,6 +225,12 @@ constexpr CatalogueEntry kCatalogue[] = {
      "crashed or reached a limit; the original is loaded.",
      "Report this with the code object's hash; raise the worker's limits if the object is "
      "genuine and large."},
+    {"RJD-O010", "the object carries patches that cannot be taken back",
+     "rjdbi has patched these bytes before. It never patches its own code: it restores the "
+     "original first, from a record in the object, and patches that. Here the record is gone, "
+     "damaged or of a later version, or the file was changed since, so that nobody can say what "
+     "the original was.",
+     "Give the original, or patch it again."},
 
     {"RJD-P001", "no branch reaches the probe from here",
      "The site's instruction is replaced by one direct branch, which reaches 128 KiB. Neither "

@@ -9,6 +9,7 @@
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
 #include "contract/occupancy.h"
+#include "contract/patch_record.h"
 #include "contract/site.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/analysis/selector.h"
@@ -74,8 +75,9 @@ v1::ListKernelsReply SummariseKernels(const patch::CodeObject& object) {
 
 absl::StatusOr<v1::ListKernelsReply> InspectKernels(absl::Span<const uint8_t> bytes,
                                                     const std::string& kernel_glob) {
-  const absl::StatusOr<patch::CodeObject> object = patch::CodeObject::Parse(bytes);
-  if (!object.ok()) return object.status();
+  const absl::StatusOr<PlainObject> plain = PlainObject::Parse(bytes);
+  if (!plain.ok()) return plain.status();
+  const patch::CodeObject* object = &plain->object();
   Decoders decoders(*object);
   v1::ListKernelsReply reply;
   for (size_t i = 0; i < object->kernels().size(); ++i) {
@@ -95,11 +97,12 @@ absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> bytes,
                                                 const std::string& selector) {
   const auto parsed = patch::Selector::Parse(selector.empty() ? "*" : selector);
   if (!parsed.ok()) return parsed.status();
-  const absl::StatusOr<patch::CodeObject> object = patch::CodeObject::Parse(bytes);
-  if (absl::IsInvalidArgument(object.status())) {
-    return absl::DataLossError(object.status().message());
+  const absl::StatusOr<PlainObject> plain = PlainObject::Parse(bytes);
+  if (absl::IsInvalidArgument(plain.status())) {
+    return absl::DataLossError(plain.status().message());
   }
-  if (!object.ok()) return object.status();
+  if (!plain.ok()) return plain.status();
+  const patch::CodeObject* object = &plain->object();
   Decoders decoders(*object);
   v1::ListSitesReply reply;
   std::set<std::string> said;
@@ -125,8 +128,9 @@ absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> bytes,
 
 absl::StatusOr<OffsetInspection> InspectOffset(absl::Span<const uint8_t> bytes,
                                                const std::string& kernel_glob, uint64_t offset) {
-  const absl::StatusOr<patch::CodeObject> object = patch::CodeObject::Parse(bytes);
-  if (!object.ok()) return object.status();
+  const absl::StatusOr<PlainObject> plain = PlainObject::Parse(bytes);
+  if (!plain.ok()) return plain.status();
+  const patch::CodeObject* object = &plain->object();
   Decoders decoders(*object);
   OffsetInspection found;
   for (size_t i = 0; i < object->kernels().size() && !found.some_start_there; ++i) {

@@ -18,8 +18,11 @@ namespace rjdbi::contract {
 // no occupancy for an unknown processor.
 v1::ListKernelsReply SummariseKernels(const patch::CodeObject& object);
 
+// Of an object that carries patches these describe the original, which is what
+// would be admitted again.
+
 // The kernels that a glob matches ("": all), instructions counted. Errors are
-// those of CodeObject::Parse.
+// those of PlainObject::Parse.
 absl::StatusOr<v1::ListKernelsReply> InspectKernels(absl::Span<const uint8_t> object,
                                                     const std::string& kernel_glob);
 

@@ -310,12 +310,28 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
   return table + unmatched + RenderPlacements(coverage);
 }
 
+namespace {
+
+// "it came with patches: count-waves at memory, in *; judged is the original 0123.."
+std::string RenderPrior(const v1::PriorPatch& prior) {
+  std::string had;
+  for (const v1::AttachmentSpec& spec : prior.attachments()) {
+    StrAppend(&had, had.empty() ? "" : "; ", Printable(spec.probe()), " at ",
+              Printable(spec.sites()), " of ", Printable(spec.kernel_glob()));
+  }
+  return StrCat("it came with patches (", had, "); judged is its original, ",
+                prior.original_sha256().substr(0, 12), "\n");
+}
+
+}  // namespace
+
 std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const RenderOptions& o) {
   std::string out = StrCat("code object ", r.code_object_sha256().substr(0, 12), "  ",
                            r.isa().empty() ? "unknown target" : r.isa(), "  ", r.size(), " bytes, ",
                            r.kernels(), r.kernels() == 1 ? " kernel" : " kernels");
   StrAppend(&out, r.patched_size() != 0 ? StrCat("; patched: ", r.patched_size(), " bytes\n")
                                         : "; not patched\n");
+  if (r.has_prior_patch()) StrAppend(&out, RenderPrior(r.prior_patch()));
   for (const v1::Violation& v : r.object_violations()) {
     StrAppend(&out, RenderViolation(v, o));
   }

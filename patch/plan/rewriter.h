@@ -71,11 +71,24 @@ struct EmittedSite {
   // Where its sequence lies: in a clone, of the first sequence at this
   // instruction and position; else of the trampoline around the instruction.
   uint64_t trampoline_vaddr = 0;
+  uint64_t sequence_vaddr = 0;  // of this plan's own sequence, wherever it lies
 };
 
 // An instruction's offset in the kernel, and in the code that runs instead.
 struct PcMapEntry {
   uint32_t original = 0, emitted = 0;
+};
+
+// A site's new code, with what it stands for.
+struct Trampoline {
+  uint32_t original = 0;      // kernel offset of the instruction that became a branch
+  uint64_t anchor_vaddr = 0;  // of that branch: in the original code, or in the kernel's copy
+  uint64_t vaddr = 0;
+  uint32_t size = 0;  // bytes, the branches out included
+  // Where the displaced instruction is executed now, and its size there: a direct
+  // branch is a word of its own kind, an s_clause an s_nop.
+  uint64_t displaced_vaddr = 0;
+  uint32_t displaced_size = 0;
 };
 
 // What became of a kernel with plans.
@@ -90,6 +103,8 @@ struct KernelOutcome {
   // Clones: each original instruction exactly once, ascending in both columns.
   // What lies between is injected.
   std::vector<PcMapEntry> pcs;
+  std::vector<Trampoline> trampolines;  // by original offset
+  uint64_t copy_vaddr = 0;  // trampolines around a copy of the whole kernel, which is here
 };
 
 struct RewriteResult {

@@ -212,6 +212,7 @@ class Placer {
     const std::vector<uint64_t> homes = Homes(site, anchor);
     const uint64_t lead = IsConditional(site) ? 4 : 0;
     while (MeetsErratum(Cursor() + lead, homes)) Append(encoding_.nop);
+    site.displaced_vaddr = site.branch ? Cursor() : start + site.displaced;
     if (IsConditional(site)) Append(site.branch->conditional | 1);
     const uint64_t out = Cursor();
     for (size_t i = 0; i < homes.size(); ++i) Append(encoding_.nop);
@@ -222,6 +223,7 @@ class Placer {
     for (uint32_t pad = 4; pad < size; pad += 4) SetWord(anchor + pad, encoding_.nop, attempt);
     site.anchor_vaddr = anchor;
     site.trampoline_vaddr = start;
+    site.trampoline_size = static_cast<uint32_t>(Cursor() - start);
     return true;
   }
 

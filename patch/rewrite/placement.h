@@ -49,10 +49,14 @@ struct SiteCode {
   std::optional<DisplacedBranch> branch;  // not in `body`
   bool ends_program = false;              // `body` ends with s_endpgm
   std::vector<WordFixup> fixups;          // offsets into `body`
+  std::vector<uint32_t> sequences;        // offsets into `body`, by `plans`
+  uint32_t displaced = 0;                 // the instruction's offset into `body`, unless a branch
 
   std::optional<Refusal> refusal;
   uint64_t anchor_vaddr = 0;
   uint64_t trampoline_vaddr = 0;
+  uint32_t trampoline_size = 0;  // bytes
+  uint64_t displaced_vaddr = 0;
 };
 
 // Words of the target that placement needs.

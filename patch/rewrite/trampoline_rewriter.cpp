@@ -220,20 +220,25 @@ absl::Status TrampolineRewriter::Append(const KernelAnalysis& kernel, const std:
 absl::Status TrampolineRewriter::AppendDisplaced(SiteCode& site) {
   const KernelAnalysis& kernel = *site.kernel;
   const Instruction& displaced = kernel.instructions()[site.instruction];
+  site.displaced = static_cast<uint32_t>(site.body.size());
   // Moved as it is an s_clause would cover the branch back.
   if (displaced.is_clause) return Append(kernel, kBrokenClause, site);
   if (NeedsDeallocGuard(kernel, displaced)) {
     if (absl::Status status = Append(kernel, kDeallocGuard, site); !status.ok()) return status;
   }
   const absl::Span<const uint8_t> bytes = kernel.code().subspan(displaced.offset, displaced.size);
+  site.displaced = static_cast<uint32_t>(site.body.size());
   site.body.insert(site.body.end(), bytes.begin(), bytes.end());
   site.ends_program = displaced.ends_program;
   return absl::OkStatus();
 }
 
 void AppendSequences(const std::vector<SitePlan>& plans, Position position, SiteCode& site) {
-  for (size_t p : site.plans) {
+  site.sequences.resize(site.plans.size());
+  for (size_t n = 0; n < site.plans.size(); ++n) {
+    const size_t p = site.plans[n];
     if (plans[p].position != position) continue;
+    site.sequences[n] = static_cast<uint32_t>(site.body.size());
     for (WordFixup fixup : plans[p].fixups) {
       fixup.offset += site.body.size();
       site.fixups.push_back(fixup);
@@ -450,18 +455,36 @@ absl::Status FillResult(const std::vector<SiteCode>& sites, const PlacedClones& 
   return absl::OkStatus();
 }
 
+Trampoline TrampolineOf(const SiteCode& site) {
+  const Instruction& in = site.kernel->instructions()[site.instruction];
+  Trampoline result;
+  result.original = static_cast<uint32_t>(in.offset);
+  result.anchor_vaddr = site.anchor_vaddr;
+  result.vaddr = site.trampoline_vaddr;
+  result.size = site.trampoline_size;
+  result.displaced_vaddr = site.displaced_vaddr;
+  result.displaced_size = in.size;
+  return result;
+}
+
 // Fills in what became of each site and kernel. False: nothing was placed.
 bool FillOutcomes(const std::vector<SiteCode>& sites, PlacedCode& placed, PlacedClones& clones,
                   const std::vector<SitePlan>& plans, RewriteResult& result) {
   std::map<size_t, KernelOutcome> outcomes;
   for (const SiteCode& site : sites) {
-    for (size_t p : site.plans) {
-      result.sites[p].refusal = site.refusal;
-      if (!site.refusal) result.sites[p].trampoline_vaddr = site.trampoline_vaddr;
+    for (size_t n = 0; n < site.plans.size(); ++n) {
+      EmittedSite& emitted = result.sites[site.plans[n]];
+      emitted.refusal = site.refusal;
+      if (site.refusal) continue;
+      emitted.trampoline_vaddr = site.trampoline_vaddr;
+      emitted.sequence_vaddr = site.trampoline_vaddr + site.sequences[n];
     }
     const size_t index = site.kernel->kernel_index();
     outcomes[index].kernel_index = index;
     outcomes[index].code_bytes = placed.kernel_bytes[index];
+    if (!site.refusal) outcomes[index].trampolines.push_back(TrampolineOf(site));
+    const auto copy = placed.moved_kernels.find(index);
+    if (copy != placed.moved_kernels.end()) outcomes[index].copy_vaddr = copy->second;
   }
   std::map<size_t, Refusal> not_cloned;
   for (KernelOutcome& outcome : clones.kernels) {
@@ -469,7 +492,9 @@ bool FillOutcomes(const std::vector<SiteCode>& sites, PlacedCode& placed, Placed
     outcomes[outcome.kernel_index] = std::move(outcome);
   }
   for (size_t p = 0; p < plans.size(); ++p) {
-    if (clones.sequences[p]) result.sites[p].trampoline_vaddr = *clones.sequences[p];
+    if (clones.sequences[p]) {
+      result.sites[p].trampoline_vaddr = result.sites[p].sequence_vaddr = *clones.sequences[p];
+    }
     const auto refusal = not_cloned.find(plans[p].kernel_index);
     if (refusal != not_cloned.end()) result.sites[p].refusal = refusal->second;
   }
@@ -482,7 +507,7 @@ absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
     const CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
     const std::vector<SitePlan>& plans) {
   RewriteResult result;
-  for (size_t p = 0; p < plans.size(); ++p) result.sites.push_back({p, std::nullopt, 0});
+  for (size_t p = 0; p < plans.size(); ++p) result.sites.push_back({p, std::nullopt, 0, 0});
   if (plans.empty()) return result;
   const absl::StatusOr<uint64_t> segment_vaddr = NewSegmentVaddr(object);
   if (!segment_vaddr.ok()) {

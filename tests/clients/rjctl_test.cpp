@@ -14,6 +14,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "rjdbi/v1/patch_record.pb.h"
 #include "rjdbi/v1/perturbation.pb.h"
 #include "tests/daemon/harness.h"
 
@@ -469,6 +470,78 @@ TEST(Offline, PerturbationOfFilesFoldersAndLibraries) {
   EXPECT_GT(one.objects_not_wanted(), 0u);
 }
 
+TEST(Offline, APatchedObjectSaysWhatItIsAndWas) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co", patched = folder.path() + "/p.co",
+                    back = folder.path() + "/back.co", map_file = folder.path() + "/map.json";
+  WriteFile(input, CodeObject());
+  const ProgramResult admitted =
+      Rjctl({"admit", input, "--attach", "kernel=add_one,sites=memory,probe=count-waves",
+             "--output-image", patched, "--output-map", map_file});
+  ASSERT_EQ(admitted.exit_code, 0) << admitted.err;
+
+  const auto map = Parse<v1::MapReply>(Rjctl({"map", patched, "-o", "json"}).out);
+  ASSERT_EQ(map.map().kernels_size(), 1);
+  EXPECT_EQ(map.map().kernels(0).kernel(), "add_one");
+  EXPECT_EQ(Parse<v1::MapReply>(ReadFile(map_file)).SerializeAsString(), map.SerializeAsString());
+  const ProgramResult table = Rjctl({"map", patched, "--original", input});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("attachment 1: count-waves at memory of add_one"));
+  EXPECT_THAT(table.out, ContainsRegex("0x[0-9a-f]+ +[0-9]+ +for \\+0x[0-9a-f]+ +injected"));
+  EXPECT_EQ(Rjctl({"map", patched, "--kernel", "no*"}).out.find("add_one\n"), std::string::npos);
+
+  const auto pcs = Parse<v1::MapReply>(
+      Rjctl({"map", patched, "add_one+0x0", "add_one.rjdbi", "-o", "json"}).out);
+  ASSERT_EQ(pcs.pcs_size(), 2);
+  EXPECT_EQ(pcs.pcs(0).kind(), v1::APPLICATION_CODE);
+  EXPECT_EQ(pcs.pcs(0).original_vaddr(), map.map().kernels(0).original_vaddr());
+  EXPECT_EQ(pcs.pcs(1).kernel(), "add_one");
+  const ProgramResult lines = Rjctl({"map", patched, "add_one+0x0", "0x4"});
+  EXPECT_THAT(lines.out, ContainsRegex("add_one\\+0x0 +0x[0-9a-f]+ +0x[0-9a-f]+ +add_one\\+0x0"));
+  EXPECT_THAT(lines.out, HasSubstr("no code"));
+  EXPECT_EQ(Rjctl({"map", patched, "no_such+0x4"}).exit_code, 2);
+
+  const ProgramResult unpatched = Rjctl({"unpatch", patched, "--output-image", back});
+  EXPECT_EQ(unpatched.exit_code, 0) << unpatched.err;
+  EXPECT_EQ(ReadFile(back), ReadFile(input));
+  EXPECT_EQ(unpatched.out, map.map().original_sha256() + "\n");
+  EXPECT_EQ(Parse<v1::PriorPatch>(Rjctl({"unpatch", patched, "-o", "json"}).out).attachments_size(),
+            1);
+  const ProgramResult plain = Rjctl({"unpatch", input});
+  EXPECT_EQ(plain.exit_code, 2);
+  EXPECT_THAT(plain.err, HasSubstr("carries no patches"));
+  EXPECT_EQ(Rjctl({"map", patched, "--original", patched}).exit_code, 2);
+}
+
+TEST(Offline, PatchingAgainAddsAttachments) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co", once = folder.path() + "/1.co",
+                    twice = folder.path() + "/2.co", both = folder.path() + "/both.co";
+  WriteFile(input, CodeObject());
+  const std::string first = "kernel=*,sites=memory,probe=count-waves",
+                    second = "kernel=*,sites=exit,probe=nop";
+  ASSERT_EQ(Rjctl({"admit", input, "--attach", first, "--output-image", once}).exit_code, 0);
+  const ProgramResult again = Rjctl({"admit", once, "--attach", second, "--output-image", twice});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("it came with patches (count-waves at memory of *)"));
+  ASSERT_EQ(Rjctl({"admit", input, "--attach", first, "--attach", second, "--output-image", both})
+                .exit_code,
+            0);
+  EXPECT_EQ(ReadFile(twice), ReadFile(both));
+  // The same again changes nothing.
+  ASSERT_EQ(Rjctl({"admit", twice, "--attach", second, "--output-image", both}).exit_code, 0);
+  EXPECT_EQ(ReadFile(twice), ReadFile(both));
+
+  std::string damaged = ReadFile(once);
+  damaged[0x40] ^= 1;
+  const std::string broken = folder.path() + "/broken.co";
+  WriteFile(broken, damaged);
+  const ProgramResult refused = Rjctl({"admit", broken, "--attach", second});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.out, HasSubstr("error[RJD-O010]"));
+  EXPECT_EQ(Rjctl({"unpatch", broken}).exit_code, 2);
+}
+
 TEST(Offline, ABadSelectorIsPointedAt) {
   const TemporaryFolder folder;
   const std::string input = folder.path() + "/in.co";
@@ -718,14 +791,15 @@ TEST(Offline, ColourOnlyWhenAsked) {
 TEST(Offline, CompletionNamesEveryVerb) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = Rjctl({"completion", shell}).out;
-    for (const char* verb : {"run", "attach", "why-not-attached", "coverage", "admit"}) {
+    for (const char* verb :
+         {"run", "attach", "why-not-attached", "coverage", "admit", "map", "unpatch"}) {
       EXPECT_THAT(script, HasSubstr(verb)) << shell;
     }
   }
-  const ProgramResult completed = RunProgram(
-      {"/bin/bash", "-c",
-       std::string("source <(") + RJDBI_RJCTL +
-           " completion bash); COMP_WORDS=(rjctl why); COMP_CWORD=1; _rjctl; echo \"$COMPREPLY\""});
+  const ProgramResult completed = RunProgram({"/bin/bash", "-c",
+                                              std::string("source <(") + RJDBI_RJCTL +
+                                                  " completion bash); COMP_WORDS=(rjctl why); "
+                                                  "COMP_CWORD=1; _rjctl; echo \"$COMPREPLY\""});
   EXPECT_EQ(completed.out, "why-not-attached\n") << completed.err;
 }
 

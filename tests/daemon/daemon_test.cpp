@@ -233,6 +233,29 @@ TEST(Hostile, TooLargeIsAVerdictWithoutUpload) {
   EXPECT_THAT(answer.decision.summary(), HasSubstr("RJD-O002"));
 }
 
+TEST(Admission, APatchedObjectStandsForItsOriginal) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string once = agent.Admit(CodeObject(), 1).image;
+  ASSERT_FALSE(once.empty());
+  const Agent::Answer again = agent.Admit(once, 2);
+  EXPECT_EQ(again.decision.verdict(), v1::PATCHED);
+  EXPECT_EQ(again.image, once);
+  daemon.Attach("*", "ds_*", "count-lanes");
+  const Agent::Answer more = agent.Admit(once, 3), fresh = agent.Admit(CodeObject(), 4);
+  EXPECT_EQ(more.image, fresh.image);
+  EXPECT_EQ(more.decision.counter_count(), fresh.decision.counter_count());
+  // What cannot be taken back is left alone.
+  std::string damaged = once;
+  damaged[0x40] = static_cast<char>(damaged[0x40] ^ 1);
+  const Agent::Answer refused = agent.Admit(damaged, 5);
+  EXPECT_EQ(refused.decision.verdict(), v1::ORIGINAL_REFUSED);
+  EXPECT_THAT(refused.decision.summary(), HasSubstr("RJD-O010"));
+}
+
 TEST(Hostile, GarbageIsRefusedNotFatal) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();

@@ -1,0 +1,102 @@
+#include "clients/files.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "contract/catalogue.h"
+#include "patch/codeobject/code_object.h"
+
+namespace rjdbi::clients {
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!error && !std::filesystem::is_regular_file(status)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ",
+        std::filesystem::exists(status) ? "not a regular file" : "there is no such file"));
+  }
+  const auto size = error ? 0 : std::filesystem::file_size(path, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
+  if (size > patch::CodeObject::kMaxSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", FormatBytes(size), "; a code object has at most ",
+                     FormatBytes(patch::CodeObject::kMaxSize), " (RJD-O002)"));
+  }
+  std::string bytes(size, '\0');
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in.read(bytes.data(), static_cast<std::streamsize>(size))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ", errno != 0 ? std::strerror(errno) : "it has become shorter meanwhile"));
+  }
+  return bytes;
+}
+
+bool IsElf(const std::string& bytes) { return bytes.compare(0, 4, "\177ELF") == 0; }
+
+std::string WrongKind(const std::string& bytes) {
+  constexpr char kBundle[] = "__CLANG_OFFLOAD_BUNDLE__";
+  constexpr size_t kMachineOffset = 18;
+  if (bytes.compare(0, sizeof(kBundle) - 1, kBundle) == 0) {
+    return "this is an offload bundle: take the code object out with clang-offload-bundler";
+  }
+  if (!IsElf(bytes)) {
+    return "give a code object by itself, as roc-obj-extract or clang-offload-bundler take it "
+           "out of a program";
+  }
+  if (bytes.size() > kMachineOffset + 1 &&
+      static_cast<unsigned char>(bytes[kMachineOffset]) != 224) {
+    return "this ELF file is for a host processor: give the code object inside it, as "
+           "roc-obj-extract or clang-offload-bundler take it out";
+  }
+  return "";
+}
+
+int FailOnFile(const Context& context, const std::string& file, const std::string& bytes,
+               const absl::Status& status) {
+  // Bytes that are no code object, or none that can be worked on, are the caller's.
+  const bool unsupported = absl::IsUnimplemented(status) || absl::IsNotFound(status);
+  const bool callers = unsupported || absl::IsDataLoss(status) || absl::IsResourceExhausted(status);
+  const auto kind = callers ? absl::StatusCode::kInvalidArgument : status.code();
+  const int code = context.out.Fail(absl::Status(
+      kind, absl::StrCat(file, ": ", IsElf(bytes) ? status.message() : "not an ELF file")));
+  if (std::string hint = WrongKind(bytes); !hint.empty()) {
+    context.out.Note("help: " + hint);
+  } else if (unsupported) {
+    context.out.Note("help: rjctl explain " + std::string(contract::id::kObjectUnsupported));
+  }
+  return code;
+}
+
+// Whole or not at all: what is there may be the only copy, of the input even.
+absl::Status WriteFile(const std::string& path, std::string_view bytes) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const bool replace = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  const std::string target = replace ? absl::StrCat(path, ".", getpid(), ".tmp") : path;
+  errno = 0;
+  std::ofstream file(target, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  bool ok = !file.fail();
+  if (ok && replace) {
+    if (std::filesystem::exists(status)) {
+      std::filesystem::permissions(target, status.permissions(), error);
+    }
+    ok = std::rename(target.c_str(), path.c_str()) == 0;
+  }
+  if (ok) return absl::OkStatus();
+  const int problem = errno;
+  if (replace) std::remove(target.c_str());
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", problem != 0 ? std::strerror(problem) : "a write failed"));
+}
+
+}  // namespace rjdbi::clients
