@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "contract/catalogue.h"
+#include "contract/manifest.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -58,8 +59,9 @@ std::string Bash(const CLI::App& app) {
       "  case $before in\n"
       "    -o|--output) COMPREPLY=($(compgen -W 'table json csv' -- \"$word\")); return ;;\n"
       "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$word\")); return ;;\n"
-      "    --probe) COMPREPLY=($(compgen -W 'nop count-waves count-lanes block-count"
-      " sabotage' -- \"$word\")); return ;;\n"
+      "    --probe) COMPREPLY=($(compgen -W '",
+      absl::StrReplaceAll(contract::ProbeNames(), {{",", ""}}),
+      "' -- \"$word\")); return ;;\n"
       "    --placement) COMPREPLY=($(compgen -W 'auto trampoline clone' -- \"$word\")); return ;;\n"
       "    --position) COMPREPLY=($(compgen -W 'before after' -- \"$word\")); return ;;\n"
       "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"

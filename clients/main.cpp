@@ -11,6 +11,7 @@
 #include "clients/completion.h"
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
+#include "contract/manifest.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -70,8 +71,9 @@ void AddAttach(CLI::App& app, Arguments& a) {
   SpecOption(verb, a.spec, "sites",
              "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...", "SELECTOR",
              true);
-  SpecOption(verb, a.spec, "probe", "nop, count-waves, count-lanes, block-count, sabotage", "NAME",
-             true);
+  SpecOption(verb, a.spec, "probe", contract::ProbeNames(), "NAME", true);
+  SpecOption(verb, a.spec, "register", "With --probe value: s7, s[4:5], v3, vcc, exec, m0, scc",
+             "NAME", false);
   SpecOption(verb, a.spec, "position", "before (default) or after each instruction", "WHERE",
              false);
   SpecOption(verb, a.spec, "placement", "auto, trampoline or clone: how kernels run the probe",

@@ -58,6 +58,7 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
           {"probe", [](auto& s, const auto& v) { s.set_probe(v); }},
           {"process", [](auto& s, const auto& v) { s.set_process_glob(v); }},
           {"owner", [](auto& s, const auto& v) { s.set_owner(v); }},
+          {"register", [](auto& s, const auto& v) { s.set_value_register(v); }},
       };
   if (const auto text = kTexts.find(key); text != kTexts.end()) {
     text->second(spec, value);

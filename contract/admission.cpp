@@ -26,11 +26,13 @@
 #include "contract/natural_order.h"
 #include "contract/occupancy.h"
 #include "contract/patch_record.h"
+#include "contract/record_layout.h"
 #include "contract/site.h"
 #include "contract/text.h"
 #include "contract/validate.h"
 #include "patch/analysis/equal_counts.h"
 #include "patch/analysis/selector.h"
+#include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -67,6 +69,26 @@ std::string FirstBytes(absl::Span<const uint8_t> bytes) {
   return out;
 }
 
+// The probe "value", and no other, names a register.
+std::vector<v1::Violation> CheckValueRegister(const v1::AttachmentSpec& spec,
+                                              const BuiltinProbe& probe) {
+  const std::string& text = spec.value_register();
+  const bool wanted = probe.probe == patch::Probe::kValue;
+  if (wanted ? patch::ParseRange(text).has_value() : text.empty()) return {};
+  std::string message = StrCat("the probe \"", probe.name, "\" records no register");
+  if (wanted && text.empty()) message = "the probe \"value\" needs a register to record";
+  if (wanted && !text.empty()) {
+    message = StrCat("\"", text, "\" is no register that can be recorded");
+  }
+  v1::Violation v = MakeViolation(
+      id::kBadSpec, text.empty() ? "no register" : StrCat("register \"", text, "\""),
+      wanted ? "a register, such as s7, s[4:5], v3, vcc, exec, m0 or scc" : "no register", {},
+      std::move(message));
+  v.set_next_step(wanted ? "Name a register with --register, as disassembly calls it."
+                         : "Leave --register out, or use --probe value.");
+  return {std::move(v)};
+}
+
 // Whether the probe exists, the selector parses and both consents are given.
 std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, const Policy& policy) {
   std::vector<v1::Violation> out;
@@ -85,6 +107,7 @@ std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, cons
         StrCat("there is no probe \"", spec.probe(), "\"; there are ", ProbeNames())));
     return out;
   }
+  for (v1::Violation& v : CheckValueRegister(spec, *probe)) out.push_back(std::move(v));
   if (!probe->manifest.proto().amdgpu().requires_double_opt_in()) return out;
   v1::Location manifest;
   manifest.set_manifest_line(probe->manifest.LineOf("amdgpu.requires_double_opt_in"));
@@ -127,6 +150,7 @@ struct Asked {
   std::optional<TelemetryBudget> telemetry;
   std::vector<v1::Violation> refusals;  // of the attachment as a whole
   v1::Placement placement = v1::AUTO;
+  patch::RegisterRange value_register;
   bool matched = false;
   bool left_out = false;  // beyond the limit of attachments: see RJD-A009
 };
@@ -164,6 +188,8 @@ class Engine {
   void PrepareAttachments();
   void MatchKernels();
   void JudgeKernel(size_t index);
+  void PlanEntry(const KernelAnalysis& kernel);
+  std::vector<SitePlan> Entries() const;
   void ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted);
   const KernelAnalysis* Analyse(size_t index);
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
@@ -176,13 +202,20 @@ class Engine {
   bool JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, size_t decision);
   std::optional<SitePlan> PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
                                    v1::Decision* d);
+  // What of the telemetry buffer a site has.
+  struct Place {
+    uint32_t counter = 0, record_site = 0;
+  };
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                    uint32_t counter, v1::Decision* d);
+                    const Place& place, v1::Decision* d);
   uint32_t LeastJumps(const KernelAnalysis& kernel) const {
     const bool clone = choices_.at(kernel.kernel_index()).placement == patch::Placement::kClone;
     return clone ? 0 : kLeastJumps;
   }
-  patch::ProbeRequest Request(const Asked& a, const KernelAnalysis& kernel, uint32_t counter) const;
+  patch::ProbeRequest Request(const Asked& a, const KernelAnalysis& kernel,
+                              const Place& place) const;
+  bool HoldsPlace(const Asked& a, const v1::Decision& d, const Place& place) const;
+  void TakePlace(const Asked& a, const Place& place, v1::Decision* d);
   bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
   void SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
   void Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
@@ -213,14 +246,17 @@ class Engine {
   static patch::Position PositionOf(const Asked& a) {
     return contract::PositionOf(a.attachment->spec().position());
   }
-  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t>;
+  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t, uint16_t, uint8_t>;
   // What a sequence at a site depends on.
   static Sequence SequenceKey(const Asked& a) {
-    return {a.probe->probe, PositionOf(a), a.budget.sgpr.value, a.budget.vgpr.value};
+    return {a.probe->probe,      PositionOf(a),          a.budget.sgpr.value,
+            a.budget.vgpr.value, a.value_register.first, a.value_register.count};
   }
-  static bool Counts(const Asked& a) {
+  static bool WritesRecords(const Asked& a) { return patch::WritesRecords(a.probe->probe); }
+  // Of events, or of lost records.
+  static bool HasCounter(const Asked& a) {
     return a.probe->probe == patch::Probe::kCountWaves ||
-           a.probe->probe == patch::Probe::kCountLanes;
+           a.probe->probe == patch::Probe::kCountLanes || WritesRecords(a);
   }
 
   absl::Span<const uint8_t> bytes_;
@@ -237,9 +273,13 @@ class Engine {
   InferenceMemo inferences_;
   std::map<size_t, std::unique_ptr<KernelAnalysis>> analyses_;
   std::map<size_t, KernelChoice> choices_;
+  std::map<size_t, patch::EntryPlan> entries_;  // by kernel index
   std::vector<Candidate> candidates_;
   std::vector<SitePlan> plans_;  // parallel to candidates
-  uint32_t next_counter_ = 0;
+  uint32_t next_counter_ = 0, next_record_site_ = 0;
+  // Until the number of counters is known the ring is far behind them.
+  uint64_t ring_offset_ = uint64_t{1} << 30;
+  bool replan_records_ = false;  // what they rest on is gone
   // Decisions whose instruction is counted by the probe of another decision.
   struct Follower {
     size_t decision, counted_by;
@@ -326,6 +366,8 @@ void Engine::PrepareAttachments() {
     }
     a.budget = ComputeBudget(attachment->spec().budget(), policy_);
     a.telemetry.emplace(a.budget);
+    a.value_register =
+        patch::ParseRange(attachment->spec().value_register()).value_or(patch::RegisterRange());
     a.refusals = CheckWhatIsAsked(attachment->spec(), policy_);
     a.placement = attachment->spec().placement();
     if (a.placement == v1::PLACEMENT_UNSPECIFIED) a.placement = policy_.placement;
@@ -403,7 +445,10 @@ void Engine::JudgeKernel(size_t index) {
   const std::vector<size_t>& wanted = wanted_[index];
   if (wanted.empty()) return;  // never decoded
   const KernelAnalysis* kernel = Analyse(index);
-  if (kernel != nullptr) ChoosePlacement(*kernel, wanted);
+  if (kernel != nullptr) {
+    ChoosePlacement(*kernel, wanted);
+    PlanEntry(*kernel);
+  }
   bool planned = false;
   for (size_t i : wanted) {
     looked_at_[{index, i}] = kernel != nullptr ? kernel->instructions().size() : 0;
@@ -435,6 +480,31 @@ void Engine::ChoosePlacement(const KernelAnalysis& kernel, const std::vector<siz
   if (!choice.not_cloned) choice.placement = patch::Placement::kClone;
 }
 
+// What the kernel has to keep from its beginning on, if any attachment wants it. It
+// is judged like a probe; without it the records say less.
+void Engine::PlanEntry(const KernelAnalysis& kernel) {
+  const size_t index = kernel.kernel_index();
+  entries_.erase(index);
+  const Asked* wants = nullptr;
+  for (size_t i : wanted_[index]) {
+    const Asked& a = asked_[i];
+    if (a.probe->probe != patch::Probe::kTraceExec || !a.refusals.empty()) continue;
+    if (wants == nullptr || a.budget.sgpr.value < wants->budget.sgpr.value) wants = &a;
+  }
+  if (wants == nullptr) return;
+  auto planned = rewriter_.PlanEntry(kernel, Request(*wants, kernel, {}));
+  auto* entry = std::get_if<patch::EntryPlan>(&planned);
+  if (entry == nullptr) return;
+  InferenceInput input;
+  input.sequence = entry->plan.sequence;
+  input.live = kernel.LiveAt(0, patch::Position::kBefore);
+  input.pending = kernel.PendingAt(0, patch::Position::kBefore);
+  const Inference& inference = inferences_.Infer(input, kernel.isa());
+  const bool sound = entry->plan.fixups.empty() && inference.effects.memory().empty() &&
+                     CheckManifest(inference, wants->probe->manifest, {}).empty();
+  if (sound) entries_.emplace(index, std::move(*entry));
+}
+
 void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
   Asked& a = asked_[asked];
   const auto selection = a.selector->Select(kernel);
@@ -463,6 +533,7 @@ void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
 void Engine::Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation) {
   d->set_outcome(outcome);
   d->clear_counter_index();
+  d->clear_record_layout();
   d->clear_degradations();
   *d->add_violations() = std::move(violation);
 }
@@ -557,13 +628,23 @@ bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, s
     return false;
   }
   if (!RoomAtSite(a, kernel, i, d)) return false;
+  if (WritesRecords(a) && next_record_site_ >= RJDBI_RECORD_MOST_SITES) {
+    Refuse(d, v1::UNSUPPORTED_SITE,
+           MakeViolation(ForReason(Reason::kTooManyRecordSites).id,
+                         StrCat(uint64_t{next_record_site_} + 1, " sites"),
+                         StrCat(RJDBI_RECORD_MOST_SITES, " sites"), d->site().location()));
+    return false;
+  }
   std::optional<SitePlan> plan = PlanSite(a, kernel, i, d);
   if (!plan) return false;
-  if (!JudgeEffects(a, kernel, *plan, next_counter_, d)) return false;
+  const Place place{next_counter_, next_record_site_};
+  if (!JudgeEffects(a, kernel, *plan, place, d)) return false;
   if (!JudgeBudgets(a, kernel, *plan, d)) return false;
   TakeSite(a, kernel, i, *d);
   Degrade(kernel, *plan, d);
-  if (Counts(a)) d->set_counter_index(next_counter_++);
+  if (HasCounter(a)) ++next_counter_;
+  if (WritesRecords(a)) ++next_record_site_;
+  TakePlace(a, place, d);
   candidates_.push_back({index, asked, &kernel, i});
   plans_.push_back(*std::move(plan));
   return true;
@@ -589,11 +670,29 @@ void Engine::TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i,
   use.sequence_of[SequenceKey(a)] = d.effects().instructions();
 }
 
+void Engine::TakePlace(const Asked& a, const Place& place, v1::Decision* d) {
+  if (HasCounter(a)) d->set_counter_index(place.counter);
+  if (WritesRecords(a)) d->mutable_record_layout()->set_site(place.record_site);
+}
+
+bool Engine::HoldsPlace(const Asked& a, const v1::Decision& d, const Place& place) const {
+  return d.counter_index() == place.counter &&
+         (!WritesRecords(a) || d.record_layout().site() == place.record_site);
+}
+
 patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel,
-                                    uint32_t counter) const {
+                                    const Place& place) const {
   patch::ProbeRequest request;
   request.probe = a.probe->probe;
-  request.counter_index = counter;
+  request.counter_index = place.counter;
+  request.record_site = place.record_site;
+  request.ring_offset = ring_offset_;
+  request.ring_half_bytes = policy_.ring_half_bytes;
+  request.value_register = a.value_register;
+  if (const auto entry = entries_.find(kernel.kernel_index()); entry != entries_.end()) {
+    request.workgroup_ids = entry->second.workgroup_ids;
+    request.reserved = entry->second.kept;
+  }
   request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
   request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
   request.position = PositionOf(a);
@@ -616,7 +715,7 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
       return std::nullopt;
     }
   }
-  auto planned = rewriter_.Plan(kernel, i, Request(a, kernel, next_counter_));
+  auto planned = rewriter_.Plan(kernel, i, Request(a, kernel, {next_counter_, next_record_site_}));
   if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
   const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
   v1::Violation v = MakeViolation(refusal, d->site().location());
@@ -630,20 +729,30 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
 }
 
 bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                          uint32_t counter, v1::Decision* d) {
+                          const Place& place, v1::Decision* d) {
   InferenceInput input;
   input.sequence = plan.sequence;
   input.fixups = plan.fixups;
   input.live = kernel.LiveAt(plan.instruction, PositionOf(a));
   input.pending = kernel.PendingAt(plan.instruction, PositionOf(a));
-  if (Counts(a)) {  // the site's own counter and nothing else
-    input.telemetry_begin = uint64_t{counter} * 8;
+  // What the instruction reads, but for what it overwrites, has arrived when it
+  // issues.
+  const patch::Instruction ins = kernel.instructions()[plan.instruction];
+  input.arrived = ins.uses;
+  if (PositionOf(a) == patch::Position::kAfter) input.arrived -= ins.defs | ins.partial_defs;
+  if (HasCounter(a)) {  // the site's own counter and nothing else
+    input.telemetry_begin = uint64_t{place.counter} * 8;
     input.telemetry_end = input.telemetry_begin + 8;
+  }
+  if (WritesRecords(a)) {
+    input.ring_begin = ring_offset_;
+    input.ring_half_bytes = policy_.ring_half_bytes;
   }
   const Inference& inference = inferences_.Infer(input, kernel.isa());
   std::vector<v1::Violation> broken =
       CheckManifest(inference, a.probe->manifest, d->site().location());
   *d->mutable_effects() = inference.effects;
+  if (plan.record) *d->mutable_record_layout() = LayoutOf(*plan.record);
   for (v1::Violation& v : broken) Refuse(d, v1::REJECTED_EFFECT, std::move(v));
   return broken.empty();
 }
@@ -652,16 +761,20 @@ void Engine::SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, v1::De
   const patch::Generation& g = kernel.isa().generation();
   Shape shape = KernelShape(g, kernel.kernel());
   v1::ResourceDelta* delta = d->mutable_delta();
-  delta->set_sgpr(plan.sgpr_delta);
+  const auto entry = entries_.find(kernel.kernel_index());
+  const bool kept = plan.probe == patch::Probe::kTraceExec && entry != entries_.end();
+  delta->set_sgpr(kept ? std::max(plan.sgpr_delta, entry->second.plan.sgpr_delta)
+                       : plan.sgpr_delta);
   delta->set_vgpr(plan.vgpr_delta);
   // At least the jumps, whatever the plan says.
   delta->set_injected_instructions(
       std::max(plan.injected_instructions, d->effects().instructions() + LeastJumps(kernel)));
-  delta->set_telemetry_bytes_per_event(d->effects().telemetry_bytes());
+  delta->set_telemetry_bytes_per_event(
+      std::max(d->effects().telemetry_bytes(), d->record_layout().bytes()));
   delta->set_code_bytes(static_cast<int64_t>(plan.sequence.size()));
   delta->set_occupancy_waves_before(WavesPerSimd(g, shape));
   shape.vgprs += static_cast<uint32_t>(std::max(0, plan.vgpr_delta));
-  if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, plan.sgpr_delta));
+  if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, delta->sgpr()));
   delta->set_occupancy_waves_after(WavesPerSimd(g, shape));
 }
 
@@ -689,7 +802,14 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
 void Engine::Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d) {
   if (plan.drains_waits) {
     *d->add_degradations() = MakeDegradation(
-        id::kDrainsWaits, "the probe waits for loads in flight before it uses their registers");
+        id::kDrainsWaits,
+        plan.record ? "the probe waits for its place in the ring, and so for all vector memory "
+                      "operations in flight"
+                    : "the probe waits for loads in flight before it uses their registers");
+  }
+  if (plan.record && plan.probe == patch::Probe::kTraceExec && !plan.record->workgroup_id_known) {
+    *d->add_degradations() =
+        MakeDegradation(id::kWorkgroupUnknown, "the records do not name the wavefront's workgroup");
   }
   const v1::ResourceDelta& delta = d->delta();
   if (delta.occupancy_waves_after() < delta.occupancy_waves_before()) {
@@ -748,21 +868,34 @@ void Engine::RefuseAll(std::string_view id, const std::string& observed, const s
 // new counters, and judged anew, because they are new bytes. False: a plan that
 // was possible before is no longer, which is a bug.
 bool Engine::Renumber() {
-  uint32_t next = 0;
+  Place next;
+  for (const Candidate& c : candidates_) {
+    if (HasCounter(asked_[c.asked])) ++next.counter;
+  }
+  constexpr uint64_t kAlignment = RJDBI_RING_ALIGNMENT;
+  const uint64_t ring = (uint64_t{next.counter} * 8 + kAlignment - 1) / kAlignment * kAlignment;
+  const bool moved = ring != ring_offset_ || std::exchange(replan_records_, false);
+  ring_offset_ = ring;
+  next = {};
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& c = candidates_[i];
     Asked& a = asked_[c.asked];
     v1::Decision* d = decision(c);
-    if (!Counts(a)) continue;
-    const uint32_t counter = next++;
-    if (d->counter_index() == counter) continue;
-    auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, counter));
+    if (!HasCounter(a)) continue;
+    const Place place = next;
+    ++next.counter;
+    if (WritesRecords(a)) ++next.record_site;
+    if (HoldsPlace(a, *d, place) && !(moved && WritesRecords(a))) continue;
+    auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));
     auto* plan = std::get_if<SitePlan>(&planned);
-    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, counter, d)) return false;
+    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, place, d)) return false;
     plans_[i] = std::move(*plan);
-    d->set_counter_index(counter);
+    TakePlace(a, place, d);
+    d->clear_degradations();
+    Degrade(*c.kernel, plans_[i], d);
   }
-  next_counter_ = next;
+  next_counter_ = next.counter;
+  next_record_site_ = next.record_site;
   return true;
 }
 
@@ -773,14 +906,14 @@ bool Engine::ReplanAsTrampoline(size_t candidate) {
   Candidate& c = candidates_[candidate];
   Asked& a = asked_[c.asked];
   v1::Decision* d = decision(c);
-  const uint32_t counter = d->counter_index();
-  auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, counter));
+  const Place place{d->counter_index(), d->record_layout().site()};
+  auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));
   if (const auto* refusal = std::get_if<patch::Refusal>(&planned)) {
     RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, d->site().location()));
     return false;
   }
   SitePlan& plan = plans_[candidate] = std::get<SitePlan>(std::move(planned));
-  if (!JudgeEffects(a, *c.kernel, plan, counter, d)) return false;
+  if (!JudgeEffects(a, *c.kernel, plan, place, d)) return false;
   SetDelta(*c.kernel, plan, d);
   std::vector<v1::Violation> over = CheckSiteBudget(a.budget, d->delta(), d->site().location());
   for (v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, std::move(v));
@@ -794,6 +927,7 @@ bool Engine::ReplanAsTrampoline(size_t candidate) {
 void Engine::FallBack(const std::map<size_t, patch::Refusal>& kernels) {
   for (const auto& [index, refusal] : kernels) {
     choices_[index] = {patch::Placement::kTrampoline, refusal, std::nullopt};
+    PlanEntry(*analyses_.at(index));
   }
   std::set<size_t> gone;
   for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -911,6 +1045,19 @@ bool Engine::OverInstructions(const std::vector<uint32_t>& executed) {
   return !gone.empty();
 }
 
+// Of the kernels that have a use for them.
+std::vector<SitePlan> Engine::Entries() const {
+  std::set<size_t> used;
+  for (const SitePlan& plan : plans_) {
+    if (plan.probe == patch::Probe::kTraceExec) used.insert(plan.kernel_index);
+  }
+  std::vector<SitePlan> plans;
+  for (const auto& [index, entry] : entries_) {
+    if (used.count(index) != 0) plans.push_back(entry.plan);
+  }
+  return plans;
+}
+
 void Engine::EmitAndValidate() {
   for (int round = 0; round < kMaxEmitRounds && !candidates_.empty(); ++round) {
     if (!Renumber()) {
@@ -919,27 +1066,37 @@ void Engine::EmitAndValidate() {
     }
     std::vector<const KernelAnalysis*> kernels;
     for (const auto& [index, analysis] : analyses_) kernels.push_back(analysis.get());
-    auto result = rewriter_.Emit(*object_, kernels, plans_);
+    std::vector<SitePlan> plans = Entries();
+    const size_t entries = plans.size();
+    plans.insert(plans.end(), plans_.begin(), plans_.end());
+    auto result = rewriter_.Emit(*object_, kernels, plans);
     if (!result.ok()) {
       const std::string message(result.status().message());
       return RefuseAll(id::kEngineFault, message, "no failure", message);
     }
     if (GiveUpClones(*result)) continue;
     std::set<size_t> gone;
+    bool entry_gone = false;
     for (const patch::EmittedSite& site : result->sites) {
-      if (!site.refusal || site.plan >= candidates_.size()) continue;
-      Candidate& c = candidates_[site.plan];
-      if (!gone.insert(site.plan).second) continue;
+      if (!site.refusal || site.plan >= plans.size()) continue;
+      if (site.plan < entries) {
+        entries_.erase(plans[site.plan].kernel_index);
+        entry_gone = true;
+        continue;
+      }
+      Candidate& c = candidates_[site.plan - entries];
+      if (!gone.insert(site.plan - entries).second) continue;
       RefuseCandidate(c, v1::UNSUPPORTED_SITE,
                       MakeViolation(*site.refusal, decision(c)->site().location()));
     }
-    if (!gone.empty()) {
+    if (entry_gone) replan_records_ = true;
+    if (!gone.empty() || entry_gone) {
       Drop(gone);
       continue;
     }
     if (GiveUpClonesForGrowth(result->code_growth)) continue;
     if (GiveUpForGrowth(result->code_growth)) continue;
-    const ValidationReport report = ValidateImage(*object_, kernels, plans_, *result);
+    const ValidationReport report = ValidateImage(*object_, kernels, plans, *result);
     if (!report.findings.empty()) {
       const ValidationFinding& f = report.findings.front();
       const std::string where =
@@ -947,7 +1104,10 @@ void Engine::EmitAndValidate() {
       return RefuseAll(id::kValidationFailed, StrCat(report.findings.size(), " findings"),
                        "0 findings", StrCat("the patched image failed validation: ", where));
     }
-    if (OverInstructions(report.executed_instructions)) continue;
+    const std::vector<uint32_t> executed(
+        report.executed_instructions.begin() + static_cast<ptrdiff_t>(entries),
+        report.executed_instructions.end());
+    if (OverInstructions(executed)) continue;
     return Ship(*std::move(result));
   }
   if (!candidates_.empty()) {
@@ -1001,6 +1161,9 @@ void Engine::Ship(patch::RewriteResult result) {
   record().set_patched_size(out_.patched.size());
   record().set_patched_sha256(Sha256Hex(out_.patched));
   record().set_counter_count(next_counter_);
+  if (next_record_site_ == 0) return;
+  record().set_ring_offset(ring_offset_);
+  record().set_ring_half_bytes(policy_.ring_half_bytes);
 }
 
 // ---- Coverage --------------------------------------------------------------------------

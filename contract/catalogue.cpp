@@ -96,6 +96,12 @@ constexpr CatalogueEntry kCatalogue[] = {
      "other wavefronts' memory instructions may come between those of the group. Results are "
      "unaffected; memory locality and timing are not those of the original kernel.",
      "Choose the first instruction after the clause if timing matters here."},
+    {"RJD-D004", "the records do not name the workgroup",
+     "The id of a wavefront's workgroup is in registers only when the kernel starts, and the "
+     "kernel may use these for something else before the site. A clone keeps a copy where scalar "
+     "registers can be had for it. Here the records name the wavefront's slot on the GPU alone.",
+     "Let the kernel be cloned (--placement auto), or raise --max-sgpr-delta.",
+     Reason::kWorkgroupIdLost},
 
     {"RJD-E001", "the probe changes application state",
      "A register or mode that the application still needs does not hold its original value when "
@@ -336,6 +342,34 @@ constexpr CatalogueEntry kCatalogue[] = {
      "compressed, or is of a kind that is not known. Nothing is selected on a guess.",
      "Decompress or rebuild the debug information, or select by opcode, offset or family.",
      Reason::kBadDebugInfo},
+    {"RJD-S017", "the instruction accesses no memory",
+     "An address can be recorded only where there is one: at loads, stores and atomics.",
+     "Select memory instructions (--sites memory), or use another probe.", Reason::kNoAddress},
+    {"RJD-S018", "the instruction's addresses cannot be recorded",
+     "Addresses are recorded from the instruction's operands as they are. Image accesses, loads "
+     "into LDS, and addresses that come from M0 or from the lane's number are not the sum of such "
+     "operands.",
+     "Choose another memory instruction, or use a probe without addresses.", Reason::kAddressForm},
+    {"RJD-S019", "the instruction overwrites its own address",
+     "Behind the instruction the registers that held its address hold something else.",
+     "Attach before the instruction.", Reason::kAddressLost},
+    {"RJD-S020", "the kernel has no such register here",
+     "The register does not exist with this wavefront size, in which EXEC has one half only.",
+     "Name a register that the kernel's disassembly shows.", Reason::kValueNotThere},
+    {"RJD-S021", "nothing keeps the register's value here",
+     "Nothing reads the register after this place, so that neither the compiler nor other probes "
+     "keep what it holds; a record would show something accidental.",
+     "Choose an instruction that reads the register, or one between its write and its last use.",
+     Reason::kValueNotLive},
+    {"RJD-S022", "a load may still write the register",
+     "A memory operation that was issued earlier delivers its result into the register some time. "
+     "Until it was waited for, what the register holds is not defined.",
+     "Choose an instruction behind the wait, or the first one that reads the register.",
+     Reason::kValueInFlight},
+    {"RJD-S023", "too many sites write records",
+     "A record names its site in 20 bits, so that one code object can have no more than 1048576 "
+     "such sites.",
+     "Select fewer sites.", Reason::kTooManyRecordSites},
 };
 
 const CatalogueEntry& EngineFault() { return *Find(id::kEngineFault); }

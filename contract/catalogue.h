@@ -70,6 +70,7 @@ inline constexpr std::string_view kTooManyAttachments = "RJD-A009";
 inline constexpr std::string_view kDrainsWaits = "RJD-D001";
 inline constexpr std::string_view kOccupancyFalls = "RJD-D002";
 inline constexpr std::string_view kSplitsClause = "RJD-D003";
+inline constexpr std::string_view kWorkgroupUnknown = "RJD-D004";
 }  // namespace id
 
 // The whole catalogue, ordered by id.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "contract/catalogue.h"
 #include "contract/text.h"
+#include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -34,17 +35,37 @@ struct Value {
     kConstant,
     kTelemetryLo,
     kTelemetryHi,
-    kSavedScc
+    kSavedScc,
+    kUpTo,   // any number from 0 to data
+    kSubset  // of the bits of data
   };
   Kind kind = Kind::kUnknown;
-  uint64_t data = 0;  // register, constant or addend
+  uint64_t data = 0;  // register, constant, addend, bound or bits
 
   static Value Original(uint16_t reg) { return {Kind::kOriginal, reg}; }
   static Value Constant(uint32_t v) { return {Kind::kConstant, v}; }
+  // Unknown when the bound says nothing.
+  static Value UpTo(uint64_t v) {
+    return v >= ~uint32_t{0} ? Value{} : v == 0 ? Constant(0) : Value{Kind::kUpTo, v};
+  }
+  static Value Subset(uint64_t v) { return {Kind::kSubset, v}; }
+  // The largest number that it can be.
+  std::optional<uint64_t> Most() const {
+    if (kind == Kind::kConstant || kind == Kind::kUpTo || kind == Kind::kSubset) return data;
+    return std::nullopt;
+  }
   bool IsConstant(uint32_t v) const { return kind == Kind::kConstant && data == v; }
   friend bool operator==(const Value& a, const Value& b) {
-    // Two unknowns are not known to be equal.
-    return a.kind != Kind::kUnknown && a.kind == b.kind && a.data == b.data;
+    // Two unknowns are not known to be equal, nor two bounded numbers.
+    const bool definite = a.kind != Kind::kUnknown && a.kind != Kind::kUpTo;
+    return definite && a.kind != Kind::kSubset && a.kind == b.kind && a.data == b.data;
+  }
+  // What holds of both.
+  static Value Common(const Value& a, const Value& b) {
+    if (a == b) return a;
+    const bool subsets = a.kind == Kind::kSubset || b.kind == Kind::kSubset;
+    if (!a.Most() || !b.Most()) return {};
+    return subsets ? Subset(a.data | b.data) : UpTo(std::max(a.data, b.data));
   }
 };
 
@@ -56,8 +77,8 @@ struct Mask {
 
 bool WordWithin(const Value& a, const Value& b) {
   if (a == b || b.IsConstant(~0u) || a.IsConstant(0)) return true;
-  return a.kind == Value::Kind::kConstant && b.kind == Value::Kind::kConstant &&
-         (a.data & ~b.data) == 0;
+  const bool known = a.kind == Value::Kind::kConstant || a.kind == Value::Kind::kSubset;
+  return known && b.kind == Value::Kind::kConstant && (a.data & ~b.data) == 0;
 }
 bool Within(const Mask& a, const Mask& b) {
   return WordWithin(a.lo, b.lo) && (!a.wave64 || WordWithin(a.hi, b.hi));
@@ -83,6 +104,11 @@ struct State {
   std::map<std::pair<uint16_t, uint32_t>, Value> lanes;  // v_writelane: (vgpr, lane)
   RegisterSet written;
   bool drained_vector = false, drained_lds = false, drained_scalar = false;
+  // What loads of the sequence's own have not returned yet.
+  RegisterSet coming_vector, coming_scalar;
+  // On the longest path to here.
+  uint32_t instructions = 0;
+  uint64_t telemetry_bytes = 0;
 };
 
 const State& InitialState() {
@@ -103,7 +129,12 @@ void Join(State* into, const State& other) {
     const Cell& b = other.cells[r];
     const bool same = a.value == b.value && a.everywhere == b.everywhere &&
                       (a.everywhere || SameMask(a.mask, b.mask));
-    if (!same) a = {Value{}, {}, a.rest_original && b.rest_original, false};
+    const bool rest_original = a.rest_original && b.rest_original;
+    if (!same && !IsVector(r)) {
+      a = {Value::Common(a.value, b.value), {}, rest_original, true};
+    } else if (!same) {
+      a = {Value{}, {}, rest_original, false};
+    }
     a.rest_original = a.rest_original && b.rest_original;
   }
   for (auto it = into->lanes.begin(); it != into->lanes.end();) {
@@ -115,6 +146,10 @@ void Join(State* into, const State& other) {
   into->drained_vector &= other.drained_vector;
   into->drained_lds &= other.drained_lds;
   into->drained_scalar &= other.drained_scalar;
+  into->coming_vector |= other.coming_vector;
+  into->coming_scalar |= other.coming_scalar;
+  into->instructions = std::max(into->instructions, other.instructions);
+  into->telemetry_bytes = std::max(into->telemetry_bytes, other.telemetry_bytes);
 }
 
 // ---- Opcode facts ---------------------------------------------------------------
@@ -146,6 +181,9 @@ bool IsForbidden(const Instruction& ins, std::string_view op) {
                      [&](std::string_view p) { return StartsWith(op, p); });
 }
 
+// Through the scalar cache, but no memory.
+bool ReadsClock(std::string_view op) { return op == "s_memtime" || op == "s_memrealtime"; }
+
 uint32_t AccessBytes(std::string_view op) {
   static constexpr std::pair<std::string_view, uint32_t> kWidths[] = {
       {"x16", 64}, {"b512", 64}, {"x8", 32}, {"b256", 32}, {"x4", 16}, {"b128", 16}, {"x3", 12},
@@ -176,6 +214,13 @@ std::string ReadClass(uint16_t reg) {
     default:
       return "SGPR";
   }
+}
+
+// Nothing but trap handlers and the hardware write these.
+RegisterSet OfTrapHandlers() {
+  RegisterSet ttmps;
+  ttmps.Add(kTtmp0, 16);
+  return ttmps;
 }
 
 // Registers that belong to the application at every site, whatever liveness says.
@@ -210,13 +255,26 @@ class Interpreter {
   bool StepSccIdiom(State* s, const Instruction& ins, std::string_view op);
   bool StepLane(State* s, const Instruction& ins, std::string_view op);
   bool StepSaveExec(State* s, const Instruction& ins, std::string_view op);
-  void NoteMemory(const State& s, const Instruction& ins, std::string_view op);
-  void NoteTelemetryAccess(const State& s, const Instruction& ins, std::string_view op);
-  std::optional<int64_t> TelemetryOffset(const State& s, const Instruction& ins) const;
+  bool StepArithmetic(State* s, const Instruction& ins, std::string_view op);
+  bool StepFirstLane(State* s, const Instruction& ins, std::string_view op);
+  bool StepCompareExec(State* s, const Instruction& ins, std::string_view op);
+  void NoteComing(State* s, const Instruction& ins, std::string_view op);
+  void NoteMemory(State* s, const Instruction& ins, std::string_view op);
+  void NoteTelemetryAccess(State* s, const Instruction& ins, std::string_view op);
+  // Bytes from the buffer's start at which an access begins, at least and at most.
+  struct Offsets {
+    int64_t least = 0, most = 0;
+  };
+  std::optional<Offsets> TelemetryOffset(const State& s, const Instruction& ins) const;
+  std::string OutsideOf(const Instruction& ins, const Offsets& at, uint32_t bytes) const;
+  uint32_t ActiveLanes(const State& s, const Instruction& ins) const;
   void NoteMask(const State& s, const Instruction& ins);
   void NoteWait(State* s, const Instruction& ins, std::string_view op);
   void NoteDeclaredByOpcode(const Instruction& ins, std::string_view op);
   void Branch(State* s, const Instruction& ins, bool* reachable);
+  void NoteEnd(const State& s);
+  void AssumeLanes(State* s);
+  void AssumeNoLanes(State* s);
   Value Operand(const State& s, const InstructionOperand& op, unsigned word) const;
   std::optional<Value> FixupIn(const Instruction& ins);
   void CheckFixups();
@@ -231,7 +289,8 @@ class Interpreter {
   std::set<uint64_t> starts_;
   std::set<size_t> used_fixups_;
   std::map<uint16_t, uint32_t> last_write_;  // offset of the instruction
-  RegisterSet temporaries_, reported_reads_, reported_pending_;
+  RegisterSet temporaries_, reported_reads_, reported_pending_, reported_coming_;
+  uint32_t longest_path_ = 0;  // instructions, to an end
   uint64_t telemetry_bytes_ = 0;
   bool ends_ = false;
   bool lost_ = false;  // the walk could not be completed
@@ -303,7 +362,7 @@ std::optional<Value> Interpreter::FixupIn(const Instruction& ins) {
 }
 
 bool Interpreter::StepMove(State* s, const Instruction& ins, std::string_view op) {
-  const bool wide = op == "s_mov_b64";
+  const bool wide = op == "s_mov_b64" || op == "v_mov_b64";
   if (!wide && op != "s_mov_b32" && op != "v_mov_b32" && op != "s_movk_i32") return false;
   // DPP and SDWA forms, which move other lanes or parts, have more operands.
   if (ins.operands.size() != 2 || !ins.operands[0].is_def) return false;
@@ -383,7 +442,94 @@ bool Interpreter::StepSaveExec(State* s, const Instruction& ins, std::string_vie
 
 bool Interpreter::StepKnown(State* s, const Instruction& ins, std::string_view op) {
   return StepMove(s, ins, op) || StepSccIdiom(s, ins, op) || StepLane(s, ins, op) ||
-         StepSaveExec(s, ins, op);
+         StepSaveExec(s, ins, op) || StepArithmetic(s, ins, op) || StepFirstLane(s, ins, op) ||
+         StepCompareExec(s, ins, op);
+}
+
+// Vector arithmetic on bounded numbers. Forms with modifiers that matter (DPP, SDWA,
+// clamp) have more operands, and so are not known.
+bool Interpreter::StepArithmetic(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  if (ops.size() < 3 || !ops[0].is_def || !IsVector(ops[0].reg) || ops[0].count != 1) return false;
+  const auto most = [&](size_t i) { return Operand(*s, ops[i], 0).Most(); };
+  const auto a = most(1), b = most(2);
+  std::optional<uint64_t> result;
+  if (op == "v_and_b32" && ops.size() == 3) {
+    if (!a && !b) return false;
+    result = std::min(a.value_or(~uint32_t{0}), b.value_or(~uint32_t{0}));
+  } else if (op == "v_lshl_add_u32" && ops.size() == 4) {
+    const Value shift = Operand(*s, ops[2], 0);
+    const auto c = most(3);
+    if (!a || !c || shift.kind != Value::Kind::kConstant || shift.data > 31) return false;
+    result = (*a << shift.data) + *c;
+  } else if (op == "v_lshlrev_b32" && ops.size() == 3) {
+    const Value shift = Operand(*s, ops[1], 0);
+    if (!b || shift.kind != Value::Kind::kConstant || shift.data > 31) return false;
+    result = *b << shift.data;
+  } else if (op == "v_mbcnt_lo_u32_b32" && ops.size() == 3) {
+    // Of 32 lanes those below one's own; all of them for the upper half.
+    if (!b) return false;
+    result = *b + (wave64() ? 32 : 31);
+  } else if (op == "v_mbcnt_hi_u32_b32" && ops.size() == 3) {
+    if (!b) return false;
+    result = *b + 31;
+  } else {
+    return false;
+  }
+  Write(s, ops[0].reg, Value::UpTo(*result));
+  return true;
+}
+
+// With no lane active lane 0 is read, of which nothing is known.
+bool Interpreter::StepFirstLane(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  if (op != "v_readfirstlane_b32" || ops.size() != 2 || !ops[0].is_def ||
+      ops[1].kind != InstructionOperand::Kind::kRegister) {
+    return false;
+  }
+  const Mask exec = ExecMask(*s);
+  const auto active = [](const Value& v) {
+    return v.kind == Value::Kind::kConstant && v.data != 0;
+  };
+  const bool some = active(exec.lo) || (exec.wave64 && active(exec.hi));
+  const Value value = Read(*s, ops[1].reg);
+  Write(s, ops[0].reg, some && value.Most() ? value : Value{});
+  return true;
+}
+
+// v_cmpx switches lanes off, and on gfx9 writes a pair besides.
+bool Interpreter::StepCompareExec(State* s, const Instruction& ins, std::string_view op) {
+  if (!StartsWith(op, "v_cmpx_")) return false;
+  const Mask before = ExecMask(*s);
+  WriteUnknown(s, ins.defs | ins.partial_defs, {});
+  const auto narrowed = [](const Value& v) {
+    return v.kind == Value::Kind::kConstant || v.kind == Value::Kind::kSubset
+               ? Value::Subset(v.data)
+               : Value{};
+  };
+  s->cells[kExecLo] = {narrowed(before.lo), {}, true, true};
+  s->written.Add(kExecLo);
+  if (!wave64()) return true;
+  s->cells[kExecHi] = {narrowed(before.hi), {}, true, true};
+  s->written.Add(kExecHi);
+  return true;
+}
+
+// Registers that a load of the sequence's own will write: nobody may touch them
+// until it was waited for.
+void Interpreter::NoteComing(State* s, const Instruction& ins, std::string_view op) {
+  const RegisterSet coming = s->coming_vector | s->coming_scalar;
+  const RegisterSet touched = (ins.uses | ins.defs | ins.partial_defs) & coming;
+  (touched - reported_coming_).ForEach([&](uint16_t r) {
+    reported_coming_.Add(r);
+    Observe(Kind::kLoadInFlight, 0, RegisterName(r), "of the probe's own");
+  });
+  const RegisterSet results = ins.defs | ins.partial_defs;
+  if (ReadsClock(op) || (ins.memory == MemoryKind::kScalar && (ins.load || ins.returns_value))) {
+    s->coming_scalar |= results;
+  } else if (ins.memory != MemoryKind::kNone && (ins.load || ins.returns_value)) {
+    s->coming_vector |= results;
+  }
 }
 
 // Reads of the application's own values. A register that is dead at the site
@@ -406,6 +552,14 @@ void Interpreter::NoteReads(const State& s, const Instruction& ins) {
 void Interpreter::NoteWrites(const State& s, const Instruction& ins) {
   const bool drained = s.drained_vector && s.drained_lds && s.drained_scalar;
   const RegisterSet writes = ins.defs | ins.partial_defs;
+  // Reading what a load of the application's may still write gives no value.
+  if (!drained) {
+    ((ins.uses & in_.pending) - in_.arrived - s.written - reported_pending_ - OfTrapHandlers())
+        .ForEach([&](uint16_t r) {
+          reported_pending_.Add(r);
+          Observe(Kind::kLoadInFlight, 0, RegisterName(r), "read");
+        });
+  }
   writes.ForEach([&](uint16_t r) {
     last_write_[r] = static_cast<uint32_t>(ins.offset);
     if (in_.pending.Has(r) && !drained && !reported_pending_.Has(r)) {
@@ -421,22 +575,37 @@ void Interpreter::NoteWait(State* s, const Instruction& ins, std::string_view op
   for (const InstructionOperand& o : ins.operands) {
     if (o.kind == InstructionOperand::Kind::kImmediate) imm = static_cast<uint64_t>(o.imm);
   }
-  if (op == "s_wait_idle") s->drained_vector = s->drained_lds = s->drained_scalar = true;
+  const auto vector = [s] {
+    s->drained_vector = true;
+    s->coming_vector = RegisterSet();
+  };
+  const auto scalar = [s] {
+    s->drained_scalar = true;
+    s->coming_scalar = RegisterSet();
+  };
+  if (op == "s_wait_idle") {
+    s->drained_lds = true;
+    vector();
+    scalar();
+  }
   if (op == "s_waitcnt") {
     const int major = isa_.generation().major;
     const uint64_t vm = major >= 11 ? imm >> 10 & 0x3f : (imm & 0xf) | (imm >> 10 & 0x30);
     const uint64_t lgkm = major >= 11   ? imm >> 4 & 0x3f
                           : major == 10 ? imm >> 8 & 0x3f
                                         : imm >> 8 & 0xf;
-    if (vm == 0) s->drained_vector = true;
-    if (lgkm == 0) s->drained_lds = s->drained_scalar = true;
+    if (vm == 0) vector();
+    if (lgkm == 0) {
+      s->drained_lds = true;
+      scalar();
+    }
   }
   const bool zero = (imm & 0xffff) == 0;
   if (!zero) return;
   // gfx12 counts samples and BVH queries apart from plain loads.
-  if (op == "s_wait_loadcnt" || op == "s_wait_loadcnt_dscnt") s->drained_vector = true;
+  if (op == "s_wait_loadcnt" || op == "s_wait_loadcnt_dscnt") vector();
   if (op == "s_wait_dscnt" || op == "s_wait_loadcnt_dscnt") s->drained_lds = true;
-  if (op == "s_wait_kmcnt") s->drained_scalar = true;
+  if (op == "s_wait_kmcnt") scalar();
 }
 
 void Interpreter::NoteMask(const State& s, const Instruction& ins) {
@@ -462,9 +631,10 @@ void Interpreter::NoteMask(const State& s, const Instruction& ins) {
   Observe(Kind::kMask, lanes <= 1 ? v1::SINGLE_LANE : v1::ALL_LANES, "");
 }
 
-// Bytes from the counter buffer's start, if every active lane's address is
-// provably that. Operand order: LLVM's, address before data, scalar base after.
-std::optional<int64_t> Interpreter::TelemetryOffset(const State& s, const Instruction& ins) const {
+// If every active lane's address is provably in the buffer. Operand order: LLVM's,
+// address before data, scalar base after.
+std::optional<Interpreter::Offsets> Interpreter::TelemetryOffset(const State& s,
+                                                                 const Instruction& ins) const {
   const InstructionOperand* vaddr = nullptr;
   const InstructionOperand* sbase = nullptr;
   for (const InstructionOperand& o : ins.operands) {
@@ -483,11 +653,13 @@ std::optional<int64_t> Interpreter::TelemetryOffset(const State& s, const Instru
       lo.data != hi.data || lo.data > (uint64_t{1} << 32)) {
     return std::nullopt;
   }
-  int64_t offset = static_cast<int64_t>(lo.data) + ins.memory_offset;
+  const int64_t offset = static_cast<int64_t>(lo.data) + ins.memory_offset;
+  Offsets result{offset, offset};
   if (!scalar && sbase != nullptr) {
     const Value index = Read(s, vaddr->reg);
-    if (vaddr->count != 1 || index.kind != Value::Kind::kConstant) return std::nullopt;
-    offset += static_cast<int64_t>(index.data);
+    if (vaddr->count != 1 || !index.Most()) return std::nullopt;
+    result.most += static_cast<int64_t>(*index.Most());
+    if (index.kind == Value::Kind::kConstant) result.least = result.most;
   }
   if (scalar) {  // a register offset would be one more SGPR operand
     for (const InstructionOperand& o : ins.operands) {
@@ -495,46 +667,66 @@ std::optional<int64_t> Interpreter::TelemetryOffset(const State& s, const Instru
       if (extra) return std::nullopt;
     }
   }
-  return offset;
+  return result;
 }
 
-void Interpreter::NoteTelemetryAccess(const State& s, const Instruction& ins, std::string_view op) {
-  const bool writes = ins.store || ins.atomic;
-  const auto other = writes ? v1::APPLICATION_MEMORY_WRITE : v1::APPLICATION_MEMORY_READ;
-  const std::optional<int64_t> offset = TelemetryOffset(s, ins);
-  const uint32_t bytes = AccessBytes(op);
-  if (!offset) {
-    Observe(Kind::kMemory, other, "", "the address is not proven to be the probe's counter");
-    return;
-  }
+// Empty: the access lies in what the probe may touch. Atomics: its own counter, and
+// the ring's reservation word. Stores: the counter, and the ring's records.
+std::string Interpreter::OutsideOf(const Instruction& ins, const Offsets& at,
+                                   uint32_t bytes) const {
   const auto begin = static_cast<int64_t>(in_.telemetry_begin);
   const auto end = static_cast<int64_t>(in_.telemetry_end);
-  // Counters are 8 bytes apart: wider alignment depends on which one it is.
-  out_.depends_on_counter |= bytes > kCounterStep;
-  if (*offset < begin || *offset + bytes > end || (ins.atomic && *offset % bytes != 0)) {
-    out_.depends_on_counter = true;  // the text names bytes
-    Observe(Kind::kMemory, other, "",
-            StrCat("bytes ", *offset, " to ", *offset + bytes,
-                   " of the counter buffer, where the probe owns bytes ", begin, " to ", end));
-    return;
+  const bool exact = at.least == at.most;
+  const bool aligned = !ins.atomic || at.least % bytes == 0;
+  if (at.least >= begin && at.most + bytes <= end && aligned) return "";
+  const auto ring = static_cast<int64_t>(in_.ring_begin);
+  const int64_t records = ring + RJDBI_RING_HEADER_BYTES;
+  const int64_t records_end = records + 2 * int64_t{in_.ring_half_bytes} + RJDBI_RING_PAD_BYTES;
+  if (in_.ring_half_bytes != 0) {
+    if (ins.atomic && exact && at.least == ring && bytes == kCounterStep) return "";
+    if (ins.store && at.least >= records && at.most + bytes <= records_end) return "";
   }
-  Observe(Kind::kMemory, v1::PRIVATE_TELEMETRY, "");
+  return StrCat("bytes ", at.least, " to ", at.most + bytes,
+                " of the counter buffer, where the probe owns bytes ", begin, " to ", end,
+                in_.ring_half_bytes == 0
+                    ? ""
+                    : StrCat(" and the ring's records, ", records, " to ", records_end));
+}
+
+uint32_t Interpreter::ActiveLanes(const State& s, const Instruction& ins) const {
+  if (ins.memory == MemoryKind::kScalar) return 1;
   const Mask exec = ExecMask(s);
   const bool constant = exec.lo.kind == Value::Kind::kConstant &&
                         (!exec.wave64 || exec.hi.kind == Value::Kind::kConstant);
-  uint32_t lanes = isa_.wavefront_size();
-  if (ins.memory == MemoryKind::kScalar) {
-    lanes = 1;
-  } else if (constant) {
-    lanes = static_cast<uint32_t>(
-        std::popcount(static_cast<uint32_t>(exec.lo.data)) +
-        (exec.wave64 ? std::popcount(static_cast<uint32_t>(exec.hi.data)) : 0));
-  }
-  telemetry_bytes_ += uint64_t{lanes} * bytes;
+  if (!constant) return isa_.wavefront_size();
+  return static_cast<uint32_t>(
+      std::popcount(static_cast<uint32_t>(exec.lo.data)) +
+      (exec.wave64 ? std::popcount(static_cast<uint32_t>(exec.hi.data)) : 0));
 }
 
-void Interpreter::NoteMemory(const State& s, const Instruction& ins, std::string_view op) {
+void Interpreter::NoteTelemetryAccess(State* s, const Instruction& ins, std::string_view op) {
+  const bool writes = ins.store || ins.atomic;
+  const auto other = writes ? v1::APPLICATION_MEMORY_WRITE : v1::APPLICATION_MEMORY_READ;
+  const std::optional<Offsets> at = TelemetryOffset(*s, ins);
+  const uint32_t bytes = AccessBytes(op);
+  if (!at) {
+    Observe(Kind::kMemory, other, "", "the address is not proven to be the probe's counter");
+    return;
+  }
+  // Counters are 8 bytes apart: wider alignment depends on which one it is.
+  out_.depends_on_counter |= bytes > kCounterStep;
+  if (std::string outside = OutsideOf(ins, *at, bytes); !outside.empty()) {
+    out_.depends_on_counter = true;  // the text names bytes
+    Observe(Kind::kMemory, other, "", std::move(outside));
+    return;
+  }
+  Observe(Kind::kMemory, v1::PRIVATE_TELEMETRY, "");
+  s->telemetry_bytes += uint64_t{ActiveLanes(*s, ins)} * bytes;
+}
+
+void Interpreter::NoteMemory(State* s, const Instruction& ins, std::string_view op) {
   if (ins.memory == MemoryKind::kNone || (!ins.load && !ins.store && !ins.atomic)) return;
+  if (ReadsClock(op)) return;
   switch (ins.memory) {
     case MemoryKind::kGlobal:
     case MemoryKind::kFlat:
@@ -552,7 +744,7 @@ void Interpreter::NoteMemory(const State& s, const Instruction& ins, std::string
               ins.store || ins.atomic ? v1::APPLICATION_MEMORY_WRITE : v1::APPLICATION_MEMORY_READ,
               "", "the address is not proven to be the probe's counter");
   }
-  NoteMask(s, ins);
+  NoteMask(*s, ins);
   if (!ins.atomic) return;
   const std::string text = isa_.Print(in_.sequence, ins.offset);
   const bool system =
@@ -580,8 +772,8 @@ void Interpreter::NoteDeclaredByOpcode(const Instruction& ins, std::string_view 
 }
 
 bool Understood(const Instruction& ins, std::string_view op) {
-  if (PassesTime(op) || ins.branch || ins.call || ins.ends_program || ins.barrier || ins.trap ||
-      ins.sendmsg || ins.setreg || ins.valu || ins.mfma || ins.waitcnt) {
+  if (PassesTime(op) || ReadsClock(op) || ins.branch || ins.call || ins.ends_program ||
+      ins.barrier || ins.trap || ins.sendmsg || ins.setreg || ins.valu || ins.mfma || ins.waitcnt) {
     return true;
   }
   if (ins.memory != MemoryKind::kNone && (ins.load || ins.store || ins.atomic)) return true;
@@ -592,17 +784,24 @@ bool Understood(const Instruction& ins, std::string_view op) {
 
 void Interpreter::Step(State* s, const Instruction& ins) {
   const std::string_view op = ins.opcode;
+  ++s->instructions;
   NoteReads(*s, ins);
   NoteWrites(*s, ins);
+  NoteComing(s, ins, op);
   NoteDeclaredByOpcode(ins, op);
   if (!IsForbidden(ins, op) && !Understood(ins, op))
     Observe(Kind::kUnproven, 0, "what the instruction does");
   if (!ins.waitcnt) {
-    NoteMemory(*s, ins, op);
+    NoteMemory(s, ins, op);
   }
   NoteWait(s, ins, op);
   if (!StepKnown(s, ins, op)) WriteUnknown(s, ins.defs | ins.partial_defs, {});
   temporaries_ |= ins.defs | ins.partial_defs;
+}
+
+void Interpreter::NoteEnd(const State& s) {
+  longest_path_ = std::max(longest_path_, s.instructions);
+  telemetry_bytes_ = std::max(telemetry_bytes_, s.telemetry_bytes);
 }
 
 void Interpreter::Branch(State* s, const Instruction& ins, bool* reachable) {
@@ -610,6 +809,7 @@ void Interpreter::Branch(State* s, const Instruction& ins, bool* reachable) {
     Observe(Kind::kControl, v1::ENDS_PROGRAM, "");
     Observe(Kind::kStateChanged, 0, "PROGRAM", "the wavefront ends");
     ends_ = true;
+    NoteEnd(*s);
     *reachable = false;
     return;
   }
@@ -625,10 +825,41 @@ void Interpreter::Branch(State* s, const Instruction& ins, bool* reachable) {
                 ? "how often a backward branch repeats"
                 : "where the branch lands");
     lost_ = true;
-  } else if (auto [it, fresh] = joins_.try_emplace(static_cast<uint64_t>(target), *s); !fresh) {
-    Join(&it->second, *s);
+  } else {
+    State there = *s;
+    if (ins.opcode == "s_cbranch_execnz") AssumeLanes(&there);
+    if (ins.opcode == "s_cbranch_execz") AssumeNoLanes(&there);
+    auto [it, fresh] = joins_.try_emplace(static_cast<uint64_t>(target), there);
+    if (!fresh) Join(&it->second, there);
   }
+  if (ins.opcode == "s_cbranch_execnz") AssumeNoLanes(s);
+  if (ins.opcode == "s_cbranch_execz") AssumeLanes(s);
   if (!ins.conditional) *reachable = false;
+}
+
+// Of a single lane that may be active, it is.
+void Interpreter::AssumeLanes(State* s) {
+  Value& lo = s->cells[kExecLo].value;
+  Value& hi = s->cells[kExecHi].value;
+  const bool one = lo.kind == Value::Kind::kSubset && std::popcount(lo.data) == 1;
+  const bool none =
+      !wave64() || hi.IsConstant(0) || (hi.kind == Value::Kind::kSubset && hi.data == 0);
+  if (!one || !none) return;
+  lo = Value::Constant(static_cast<uint32_t>(lo.data));
+  if (wave64()) hi = Value::Constant(0);
+}
+
+// Where EXEC is the application's, it stays that.
+void Interpreter::AssumeNoLanes(State* s) {
+  const auto narrowed = [s](uint16_t reg) {
+    return s->cells[reg].value.kind == Value::Kind::kSubset;
+  };
+  if (!narrowed(kExecLo) || (wave64() && !narrowed(kExecHi))) return;
+  s->cells[kExecLo].value = Value::Constant(0);
+  s->written.Add(kExecLo);
+  if (!wave64()) return;
+  s->cells[kExecHi].value = Value::Constant(0);
+  s->written.Add(kExecHi);
 }
 
 void Interpreter::CheckFixups() {
@@ -644,6 +875,10 @@ void Interpreter::CheckFixups() {
 // What the application finds when it goes on.
 void Interpreter::Finish(const State& end) {
   current_ = nullptr;
+  NoteEnd(end);
+  (end.coming_vector | end.coming_scalar).ForEach([&](uint16_t r) {
+    Observe(Kind::kLoadInFlight, 0, RegisterName(r), "of the probe's own, at its end");
+  });
   end.written.ForEach([&](uint16_t r) {
     if (!wave64() && r == kExecHi) return;
     const Cell& c = end.cells[r];
@@ -703,6 +938,7 @@ void Interpreter::Summarise() {
   if (!ends_ || e.control().empty())
     AddUnique(e.mutable_control(), static_cast<int>(v1::FALL_THROUGH));
   e.set_mask_policy(static_cast<v1::MaskPolicy>(mask));
+  if (longest_path_ > 0 && !lost_) e.set_instructions(longest_path_);
   e.set_telemetry_bytes(static_cast<uint32_t>(std::min<uint64_t>(telemetry_bytes_, ~0u)));
   e.set_temporary_sgprs(temporaries_.CountIn(kSgpr0, kVccLo));
   e.set_temporary_vgprs(temporaries_.CountIn(kVgpr0, kNumRegisters - kVgpr0));
@@ -880,7 +1116,7 @@ void Checker::Check(const Observation& o) {
                  StrCat("the fixup at ", o.name, " is not in an address literal"));
     case Kind::kLoadInFlight:
       return Add(id::kLoadInFlight, "probe", &o, o.name, "no load in flight",
-                 StrCat("a load may still write ", o.name));
+                 StrCat("a load may still write ", o.name, Detail(o)));
   }
 }
 
@@ -928,7 +1164,8 @@ Inference InferEffects(const InferenceInput& input, patch::Isa& isa) {
 // matter, and neither can which counter it is, as long as the fixups and the
 // probe's part of the buffer move together.
 const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& isa) {
-  const bool near = input.telemetry_begin % kCounterStep == 0 &&
+  // The sequences that write records differ from site to site.
+  const bool near = input.ring_half_bytes == 0 && input.telemetry_begin % kCounterStep == 0 &&
                     input.telemetry_begin < kNearCounters &&
                     std::all_of(input.fixups.begin(), input.fixups.end(),
                                 [](const WordFixup& f) { return f.addend < kNearCounters; });
@@ -948,6 +1185,7 @@ const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& i
   }
   AppendRaw(&key_, input.live & named->second);
   AppendRaw(&key_, input.pending & named->second);
+  AppendRaw(&key_, input.arrived & named->second);
   AppendRaw(&key_, input.telemetry_end - input.telemetry_begin);
   for (const WordFixup& f : input.fixups) {
     AppendRaw(&key_, f.offset);

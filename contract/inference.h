@@ -2,9 +2,10 @@
 //
 // A small abstract interpretation over straight-line code with forward branches.
 // Every 32-bit register holds one of: the original value of a register, a
-// constant, half of the counter's address (a fixup), a saved SCC, or something
-// unknown. That is enough to prove the idioms by which a careful sequence saves
-// and restores state; whatever is not proven counts as the worst case.
+// constant, half of a telemetry address (a fixup), a number below a bound, a saved
+// SCC, or something unknown; EXEC also a subset of known lanes. That is enough to
+// prove the idioms by which a careful sequence saves and restores state and finds
+// its place in the ring; whatever is not proven counts as the worst case.
 //
 // The registers that the application still needs are the caller's, taken from
 // the kernel's analysis. The plan's own claims are not consulted, except for its
@@ -31,8 +32,14 @@ struct InferenceInput {
   absl::Span<const patch::WordFixup> fixups;  // offsets into `sequence`
   patch::RegisterSet live;                    // where the sequence starts
   patch::RegisterSet pending;                 // targets of loads that may be in flight there
+  // Of those, what the site's own instruction reads: it has arrived.
+  patch::RegisterSet arrived;
   // The part of the counter buffer that the probe may touch: bytes from its start.
   uint64_t telemetry_begin = 0, telemetry_end = 0;
+  // The ring that it may write records to (proto/rjdbi/telemetry_ring.h): where its
+  // header is, bytes from the buffer's start; half_bytes 0: none.
+  uint64_t ring_begin = 0;
+  uint32_t ring_half_bytes = 0;
 };
 
 // One thing that the sequence does, and where: the witness of a claim.

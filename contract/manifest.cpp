@@ -73,10 +73,14 @@ std::vector<BuiltinProbe> LoadBuiltins() {
     patch::Probe probe;
     bool per_block;
   } kProbes[] = {{"block-count", patch::Probe::kCountWaves, true},
+                 {"clock", patch::Probe::kClock, false},
                  {"count-lanes", patch::Probe::kCountLanes, false},
                  {"count-waves", patch::Probe::kCountWaves, false},
                  {"nop", patch::Probe::kNop, false},
-                 {"sabotage", patch::Probe::kSabotage, false}};
+                 {"sabotage", patch::Probe::kSabotage, false},
+                 {"trace-address", patch::Probe::kTraceAddress, false},
+                 {"trace-exec", patch::Probe::kTraceExec, false},
+                 {"value", patch::Probe::kValue, false}};
   std::vector<BuiltinProbe> out;
   for (const auto& p : kProbes) {
     for (size_t i = 0; i < internal::kEmbeddedManifestCount; ++i) {

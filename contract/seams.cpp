@@ -108,7 +108,8 @@ std::optional<std::string> FencesWithin(const Generation& g, const std::vector<P
       const Instruction &first = *code[i].in, &second = *code[j].in;
       RegisterSet exec;
       exec.Add(patch::kExecLo, 2);
-      const bool written = g.sgpr_reads_remembered && first.salu && (second.valu || ReadsLate(second)) &&
+      const bool written = g.sgpr_reads_remembered && first.salu &&
+                           (second.valu || ReadsLate(second)) &&
                            !((first.defs & second.uses) & (scalars - exec)).Empty();
       const bool overwritten = g.family == "gfx10.1" && ReadsLate(first) && second.salu &&
                                !((first.uses & second.defs) & scalars).Empty();

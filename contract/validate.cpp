@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "contract/longest_path.h"
 #include "contract/occupancy.h"
 #include "contract/seams.h"
 #include "contract/text.h"
@@ -471,10 +472,10 @@ const Validator::SequenceFacts& Validator::FactsOf(patch::Isa& isa,
     const Instruction* ins = isa.DecodeShared(sequence, offset);
     if (ins == nullptr) break;  // judged before
     facts.used |= ins->defs | ins->uses | ins->partial_defs;
-    ++facts.instructions;
     offset += ins->size;
   }
   facts.seam_hazard = SeamHazard(isa, sequence);
+  facts.instructions = LongestPath(isa, sequence);
   return facts;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "contract/longest_path.h"
 #include "contract/text.h"
 
 namespace rjdbi::contract {
@@ -255,19 +256,10 @@ class Prover {
         return Find("a clone does not hold the admitted sequence", base_ + at_);
       }
       proof_.sequences[index] = base_ + at_;
-      Count(i, sequence);
+      executed_[i] += LongestPath(kernel_.isa(), sequence);
       at_ += sequence.size();
     }
     return true;
-  }
-
-  void Count(uint32_t i, const std::vector<uint8_t>& sequence) {
-    for (uint64_t offset = 0; offset < sequence.size();) {
-      const Instruction* ins = kernel_.isa().DecodeShared(sequence, offset);
-      if (ins == nullptr) return;  // judged before
-      ++executed_[i];
-      offset += ins->size;
-    }
   }
 
   // What a seam needs is paid for by the site at it.

@@ -112,6 +112,25 @@ struct Generation {
   bool scalar_atomics = false;
   std::string_view global_atomic_add_u64;  // "global_atomic_add_x2" / "global_atomic_add_u64"
   std::string_view system_scope;           // suffix of an atomic that must reach the host's memory
+  // The same of one that returns, and of a store.
+  std::string_view returning_system_scope, store_system_scope;
+
+  // For probes that write records. Waits until nothing is outstanding: vector
+  // loads with atomics that return, and vector stores.
+  std::string_view load_wait, store_wait;
+  std::string_view wave_register;  // for s_getreg_b32: the wavefront's slot on the GPU
+  // Before v_readfirstlane_b32, three instructions behind v_cmpx and one behind
+  // the one that makes what is read.
+  std::string_view readfirstlane_guard;
+  bool workgroup_id_in_ttmp = false;  // ttmp9: x; ttmp7: y in its low half, z above
+  bool cmpx_writes_pair = false;      // v_cmpx writes VCC or an SGPR pair besides EXEC
+  bool renamed_stores = false;        // global_store_b64, not global_store_dwordx2
+  bool mov_b64 = false;               // v_mov_b64
+  bool pk_mov = false;                // v_pk_mov_b32
+  // How a clock is read: lines with %0, %1, ... for scalar registers in a row, %p
+  // for the first pair. Of three, 1 and 2 are the high half before and behind 0.
+  std::string_view clock_lines, clock_name;
+  uint8_t clock_sgprs = 0;
 
   // Waits. `s_wait_idle` brings all counters to zero where it exists.
   absl::Span<const WaitField> waits;

@@ -1,6 +1,7 @@
 // Names of registers and printing of sets, for messages and tests.
 #include "patch/isa/register_set.h"
 
+#include <cctype>
 #include <iterator>
 #include <string>
 
@@ -59,7 +60,69 @@ const char* PairName(uint16_t reg) {
   return nullptr;
 }
 
+// What ParseRange takes besides s and v.
+struct NamedRange {
+  std::string_view name;
+  RegisterRange range;
+};
+constexpr NamedRange kRanges[] = {
+    {"vcc", {kVccLo, 2}},   {"vcc_lo", {kVccLo, 1}},   {"vcc_hi", {kVccHi, 1}},
+    {"exec", {kExecLo, 2}}, {"exec_lo", {kExecLo, 1}}, {"exec_hi", {kExecHi, 1}},
+    {"m0", {kM0, 1}},       {"scc", {kScc, 1}},
+};
+
+constexpr unsigned kOrdinarySgprs = 106, kVgprs = 256;
+
+// Takes digits off the front; nullopt: there are none, or too many.
+std::optional<unsigned> TakeNumber(std::string_view* text) {
+  unsigned number = 0, digits = 0;
+  while (digits < text->size() && std::isdigit(static_cast<unsigned char>((*text)[digits]))) {
+    number = number * 10 + static_cast<unsigned>((*text)[digits++] - '0');
+    if (digits > 3) return std::nullopt;
+  }
+  text->remove_prefix(digits);
+  if (digits == 0) return std::nullopt;
+  return number;
+}
+
+bool Take(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
 }  // namespace
+
+std::string RangeName(RegisterRange range) {
+  if (range.count == 0) return "none";
+  for (const NamedRange& named : kRanges) {
+    if (named.range == range) return std::string(named.name);
+  }
+  const File* file = FileOf(range.first);
+  if (range.count == 1 || file == nullptr) return RegisterName(range.first);
+  const unsigned first = range.first - file->first;
+  return file->prefix + ("[" + std::to_string(first)) + ":" +
+         std::to_string(first + range.count - 1) + "]";
+}
+
+std::optional<RegisterRange> ParseRange(std::string_view text) {
+  for (const NamedRange& named : kRanges) {
+    if (named.name == text) return named.range;
+  }
+  const bool scalar = text.starts_with("s");
+  if (!scalar && !text.starts_with("v")) return std::nullopt;
+  text.remove_prefix(1);
+  const unsigned base = scalar ? kSgpr0 : kVgpr0, limit = scalar ? kOrdinarySgprs : kVgprs;
+  const bool bracket = Take(&text, "[");
+  const auto first = TakeNumber(&text);
+  std::optional<unsigned> last = first;
+  if (bracket && Take(&text, ":")) last = TakeNumber(&text);
+  if (bracket && !Take(&text, "]")) return std::nullopt;
+  if (!first || !last || !text.empty() || *last < *first || *last >= limit) return std::nullopt;
+  const unsigned count = *last - *first + 1;
+  if (count > (scalar ? 2u : 1u)) return std::nullopt;
+  return RegisterRange{static_cast<uint16_t>(base + *first), static_cast<uint8_t>(count)};
+}
 
 const RegisterSet& RegisterSetRef::None() {
   static const RegisterSet none;

@@ -6,7 +6,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace rjdbi::patch {
 
@@ -148,6 +150,18 @@ class RegisterSetRef {
 };
 
 std::string RegisterName(uint16_t reg);
+
+// Consecutive registers.
+struct RegisterRange {
+  uint16_t first = 0;
+  uint8_t count = 0;  // 0: none
+  friend bool operator==(const RegisterRange&, const RegisterRange&) = default;
+};
+// "s7", "s[4:5]", "v3", "vcc", "vcc_hi", "exec", "exec_lo", "m0", "scc"
+std::string RangeName(RegisterRange range);
+// One vector register, or one or two scalar ones, as disassembly calls them.
+// nullopt: no such register, or one that ParseRange does not know.
+std::optional<RegisterRange> ParseRange(std::string_view text);
 
 }  // namespace rjdbi::patch
 

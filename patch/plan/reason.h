@@ -33,6 +33,15 @@ enum class Reason : uint16_t {
   kSgprBudget,
   kVgprBudget,
   kLinkPairUnavailable,  // s30/s31 for probes that call
+  // Records.
+  kNoAddress,      // trace-address: the instruction accesses no memory by an address
+  kAddressForm,    // trace-address: not by registers that can be recorded as they are
+  kAddressLost,    // trace-address, behind: the instruction overwrites its address
+  kValueNotThere,  // value: no such register in this kernel
+  kValueNotLive,   // value: nothing keeps it at the site
+  kValueInFlight,  // value: a load may still write it
+  kTooManyRecordSites,
+  kWorkgroupIdLost,  // trace-exec: nothing keeps it
   // Placement.
   kOutOfBranchReach,
   kNoSegmentSlot,  // no program header can be recycled

@@ -14,10 +14,26 @@
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/codeobject/code_object.h"
 #include "patch/plan/reason.h"
+#include "patch/plan/record.h"
 
 namespace rjdbi::patch {
 
-enum class Probe : uint8_t { kNop, kCountWaves, kCountLanes, kSabotage };
+enum class Probe : uint8_t {
+  kNop,
+  kCountWaves,
+  kCountLanes,
+  kSabotage,
+  kTraceExec,
+  kTraceAddress,
+  kClock,
+  kValue,
+};
+
+// Their counter counts the records that found no place.
+constexpr bool WritesRecords(Probe probe) {
+  return probe == Probe::kTraceExec || probe == Probe::kTraceAddress || probe == Probe::kClock ||
+         probe == Probe::kValue;
+}
 
 // How a kernel comes to run probes. All plans of one kernel agree.
 enum class Placement : uint8_t {
@@ -27,11 +43,18 @@ enum class Placement : uint8_t {
 
 struct ProbeRequest {
   Probe probe = Probe::kNop;
-  uint32_t counter_index = 0;  // 64-bit slot in the counter buffer (counting probes)
+  uint32_t counter_index = 0;  // 64-bit slot in the counter buffer (counting and record probes)
   uint32_t max_sgpr_delta = 0;
   uint32_t max_vgpr_delta = 0;
   Position position = Position::kBefore;
   Placement placement = Placement::kTrampoline;
+  // Record probes (proto/rjdbi/telemetry_ring.h).
+  uint32_t record_site = 0;      // of the load's sites that write records
+  uint64_t ring_offset = 0;      // bytes from the first counter to the ring's header
+  uint32_t ring_half_bytes = 0;  // a power of two
+  RegisterRange value_register;  // kValue
+  WorkgroupIds workgroup_ids;    // kTraceExec: where the kernel's EntryPlan keeps them
+  RegisterSet reserved;          // no temporaries: they hold something for other probes
 };
 
 // A 32-bit word that the agent fills with half of (counter base + addend).
@@ -63,6 +86,14 @@ struct SitePlan {
   // Index of the s_clause that becomes s_nop 0 because the site lies in its run
   // (or is it); a declared degradation.
   std::optional<uint32_t> broken_clause;
+  std::optional<RecordLayout> record;  // record probes: how to read what they write
+};
+
+// Code at a kernel's beginning that keeps what is in registers only there.
+struct EntryPlan {
+  SitePlan plan;  // at instruction 0, before it: goes first of all plans there
+  WorkgroupIds workgroup_ids;
+  RegisterSet kept;  // for ProbeRequest::reserved of all other plans of the kernel
 };
 
 struct EmittedSite {
@@ -121,6 +152,11 @@ class Rewriter {
   // Plans; changes nothing.
   virtual std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
                                                const ProbeRequest& request) = 0;
+  // Plans what keeps the workgroup's id for record probes. Of `request` the limits and
+  // the placement count.
+  virtual std::variant<EntryPlan, Refusal> PlanEntry(const KernelAnalysis&, const ProbeRequest&) {
+    return Refusal{Reason::kWorkgroupIdLost, "", "", "this rewriter keeps nothing"};
+  }
   // Several plans may share a site: they run in the given order, those before
   // the instruction and those after it. `kernels` holds
   // an analysis for every kernel_index that a plan names. Deterministic.

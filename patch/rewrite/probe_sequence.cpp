@@ -211,6 +211,8 @@ absl::StatusOr<ProbeSequence> BuildSequence(const KernelAnalysis& kernel, Probe 
     case Probe::kCountLanes:
       builder.Counter(true);
       break;
+    default:
+      return absl::InternalError("a record probe is no counter");
   }
   absl::StatusOr<ProbeSequence> made = builder.Finish();
   if (cache.sequences().size() >= kMostSequences) cache.sequences().clear();

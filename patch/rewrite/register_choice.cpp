@@ -27,7 +27,7 @@ class Chooser {
         request_(request),
         allocation_(AllocationOf(kernel.kernel(), generation_)),
         busy_(kernel.LiveAt(instruction, request.position) |
-              kernel.PendingAt(instruction, request.position)),
+              kernel.PendingAt(instruction, request.position) | request.reserved),
         wave64_(kernel.isa().wavefront_size() == 64) {}
 
   std::variant<RegisterChoice, Refusal> Choose() {
@@ -37,12 +37,48 @@ class Chooser {
     return refusal_;
   }
 
+  std::variant<RegisterChoice, Refusal> Keep(uint32_t count, std::vector<uint16_t>* kept) {
+    for (const bool grow : {false, true}) {
+      Begin();
+      kept->clear();
+      while (kept->size() < count) {
+        std::optional<uint16_t> reg = HighestFresh();
+        if (!reg && grow) reg = GrowScalar(1);
+        if (!reg) break;
+        TakeOrdinary(*reg, 1);
+        kept->push_back(*reg);
+      }
+      if (kept->size() == count && Affordable()) return choice_;
+    }
+    if (refusal_.reason == Reason::kNone) NoScalar();
+    return refusal_;
+  }
+
+  std::variant<RegisterChoice, Refusal> Choose(const RecordNeeds& needs) {
+    for (const Strategy& strategy : kStrategies) {
+      if (!strategy.address_in_sgprs) continue;
+      Begin();
+      if (RecordScalars(needs, strategy.grow_sgprs) && RecordVectors(strategy.grow_vgprs) &&
+          Affordable()) {
+        return choice_;
+      }
+    }
+    return refusal_;
+  }
+
  private:
   bool Try(const Strategy& strategy) {
+    Begin();
+    return ChooseScalars(strategy) && ChooseVectors(strategy) && Affordable();
+  }
+
+  void Begin() {
     choice_ = RegisterChoice();
     choice_.required_sgprs = HighestSgpr(kernel_);
     choice_.required_vgprs = HighestVgpr(kernel_);
-    if (!ChooseScalars(strategy) || !ChooseVectors(strategy)) return false;
+  }
+
+  bool Affordable() {
     choice_.sgpr_delta = static_cast<int32_t>(SgprsAllocatedFor(kernel_, choice_.required_sgprs)) -
                          static_cast<int32_t>(allocation_.sgprs);
     choice_.vgpr_delta = static_cast<int32_t>(VgprsAllocatedFor(kernel_, choice_.required_vgprs)) -
@@ -83,10 +119,56 @@ class Chooser {
     return true;
   }
 
+  // On gfx9 v_cmpx writes a pair besides EXEC: VCC, or one that holds the limit
+  // and is read by it. Both are free again behind it.
+  bool RecordScalars(const RecordNeeds& needs, bool grow) {
+    const bool writes_pair = generation_.cmpx_writes_pair;
+    if (writes_pair && ScalarFree(kVccLo, 2, false)) {
+      choice_.compare_sgpr = kVccLo;
+      choice_.temporaries.Add(kVccLo, 2);
+    }
+    choice_.address_sgpr = TakeScalar(2, grow);
+    const std::optional<uint16_t> save = TakeScalar(wave64_ ? 2 : 1, grow);
+    if (!choice_.address_sgpr || !save) return false;
+    choice_.exec_save = *save;
+    if (writes_pair && !choice_.compare_sgpr) choice_.compare_sgpr = TakeScalar(2, grow);
+    if (writes_pair && !choice_.compare_sgpr) return false;
+    if (needs.sample_sgprs > 0) {
+      choice_.sample_sgpr = TakeScalar(needs.sample_sgprs, grow);
+      if (!choice_.sample_sgpr) return false;
+    }
+    if (!needs.scratch) return true;
+    choice_.scratch_sgpr = writes_pair ? choice_.compare_sgpr : TakeScalar(1, grow);
+    return choice_.scratch_sgpr.has_value();
+  }
+
+  bool RecordVectors(bool grow) {
+    const std::optional<uint16_t> header = TakeVectors(4, grow);
+    const std::optional<uint16_t> data = TakeVectors(2, grow);
+    if (!header || !data) return false;
+    choice_.header_vgpr = *header;
+    choice_.data_vgpr = *data;
+    return true;
+  }
+
   bool ScalarFree(uint16_t first, uint32_t count, bool fresh) const {
     const RegisterSet& avoided = fresh ? kernel_.mentioned() : busy_;
     return !busy_.HasAny(first, count) && !avoided.HasAny(first, count) &&
            !choice_.temporaries.HasAny(first, count);
+  }
+
+  std::optional<uint16_t> HighestFresh() const {
+    for (uint32_t n = allocation_.ordinary_sgprs; n-- > 0;) {
+      const auto reg = static_cast<uint16_t>(kSgpr0 + n);
+      if (ScalarFree(reg, 1, true)) return reg;
+    }
+    return std::nullopt;
+  }
+
+  void TakeOrdinary(uint16_t reg, uint32_t count) {
+    choice_.temporaries.Add(reg, count);
+    choice_.required_sgprs =
+        std::max(choice_.required_sgprs, static_cast<uint32_t>(reg - kSgpr0) + count);
   }
 
   std::optional<uint16_t> FindScalar(uint32_t count, bool fresh) const {
@@ -105,7 +187,7 @@ class Chooser {
   std::optional<uint16_t> TakeScalar(uint32_t count, bool grow) {
     std::optional<uint16_t> reg = FindScalar(count, true);
     if (!reg && !OnlyFreshScalars()) reg = FindScalar(count, false);
-    if (!reg && !OnlyFreshScalars() && ScalarFree(kVccLo, count, false)) {
+    if (!reg && !OnlyFreshScalars() && count <= 2 && ScalarFree(kVccLo, count, false)) {
       choice_.temporaries.Add(kVccLo, count);
       return kVccLo;
     }
@@ -114,9 +196,7 @@ class Chooser {
       if (!grow) NoScalar();
       return std::nullopt;
     }
-    choice_.temporaries.Add(*reg, count);
-    choice_.required_sgprs =
-        std::max(choice_.required_sgprs, static_cast<uint32_t>(*reg - kSgpr0) + count);
+    TakeOrdinary(*reg, count);
     return reg;
   }
 
@@ -152,10 +232,10 @@ class Chooser {
 
   bool ChooseVectors(const Strategy& strategy) {
     if (!strategy.address_in_sgprs) {
-      choice_.address_vgpr = TakeVectorPair(strategy.grow_vgprs);
+      choice_.address_vgpr = TakeVectors(2, strategy.grow_vgprs);
       if (!choice_.address_vgpr) return false;
     }
-    const std::optional<uint16_t> data = TakeVectorPair(strategy.grow_vgprs);
+    const std::optional<uint16_t> data = TakeVectors(2, strategy.grow_vgprs);
     if (!data) return false;
     choice_.data_vgpr = *data;
     return true;
@@ -163,24 +243,24 @@ class Chooser {
 
   uint32_t VectorStep() const { return generation_.vgpr64_alignment ? 2 : 1; }
 
-  bool VectorFree(uint16_t first, const RegisterSet& avoided) const {
-    return !busy_.HasAny(first, 2) && !avoided.HasAny(first, 2) &&
-           !choice_.temporaries.HasAny(first, 2);
+  bool VectorsFree(uint16_t first, uint32_t count, const RegisterSet& avoided) const {
+    return !busy_.HasAny(first, count) && !avoided.HasAny(first, count) &&
+           !choice_.temporaries.HasAny(first, count);
   }
 
-  std::optional<uint16_t> FindVectorPair(const RegisterSet& avoided) const {
-    for (uint32_t n = 0; n + 2 <= allocation_.arch_vgprs; n += VectorStep()) {
+  std::optional<uint16_t> FindVectors(uint32_t count, const RegisterSet& avoided) const {
+    for (uint32_t n = 0; n + count <= allocation_.arch_vgprs; n += VectorStep()) {
       const auto reg = static_cast<uint16_t>(kVgpr0 + n);
-      if (VectorFree(reg, avoided)) return reg;
+      if (VectorsFree(reg, count, avoided)) return reg;
     }
     return std::nullopt;
   }
 
-  std::optional<uint16_t> TakeVectorPair(bool grow) {
-    std::optional<uint16_t> reg = FindVectorPair(kernel_.mentioned());
-    if (!reg) reg = GrowVectorPair(allocation_.vgprs);  // a granule's slack
-    if (!reg) reg = FindVectorPair(busy_);
-    if (!reg && grow) reg = GrowVectorPair(generation_.unified_vgpr_file ? 512 : 256);
+  std::optional<uint16_t> TakeVectors(uint32_t count, bool grow) {
+    std::optional<uint16_t> reg = FindVectors(count, kernel_.mentioned());
+    if (!reg) reg = GrowVectors(count, allocation_.vgprs);  // a granule's slack
+    if (!reg) reg = FindVectors(count, busy_);
+    if (!reg && grow) reg = GrowVectors(count, generation_.unified_vgpr_file ? 512 : 256);
     if (!reg && grow) NoVectorGrowth();
     if (!reg) {
       if (!grow) {
@@ -191,21 +271,23 @@ class Chooser {
       }
       return std::nullopt;
     }
-    choice_.vgprs_fresh &= !kernel_.mentioned().HasAny(*reg, 2);
-    choice_.temporaries.Add(*reg, 2);
+    choice_.vgprs_fresh &= !kernel_.mentioned().HasAny(*reg, count);
+    choice_.temporaries.Add(*reg, count);
     choice_.required_vgprs =
-        std::max(choice_.required_vgprs, static_cast<uint32_t>(*reg - kVgpr0) + 2);
+        std::max(choice_.required_vgprs, static_cast<uint32_t>(*reg - kVgpr0) + count);
     return reg;
   }
 
-  // The lowest pair that ends past the present allocation, if then no more than
+  // The lowest group that ends past the present allocation, if then no more than
   // `limit` VGPRs are allocated in total.
-  std::optional<uint16_t> GrowVectorPair(uint32_t limit) {
-    for (uint32_t n = 0; n + 2 <= generation_.max_arch_vgprs; n += VectorStep()) {
+  std::optional<uint16_t> GrowVectors(uint32_t count, uint32_t limit) {
+    for (uint32_t n = 0; n + count <= generation_.max_arch_vgprs; n += VectorStep()) {
       const auto reg = static_cast<uint16_t>(kVgpr0 + n);
-      if (n + 2 <= allocation_.arch_vgprs || !VectorFree(reg, kernel_.mentioned())) continue;
-      if (SharesVgprs() || VgprsAllocatedFor(kernel_, n + 2) > limit) return std::nullopt;
-      for (uint32_t k = 0; k < 2; ++k) {
+      if (n + count <= allocation_.arch_vgprs || !VectorsFree(reg, count, kernel_.mentioned())) {
+        continue;
+      }
+      if (SharesVgprs() || VgprsAllocatedFor(kernel_, n + count) > limit) return std::nullopt;
+      for (uint32_t k = 0; k < count; ++k) {
         if (n + k >= allocation_.arch_vgprs) choice_.grown.Add(static_cast<uint16_t>(reg + k));
       }
       return reg;
@@ -240,6 +322,19 @@ std::variant<RegisterChoice, Refusal> ChooseRegisters(const KernelAnalysis& kern
                                                       uint32_t instruction,
                                                       const ProbeRequest& request) {
   return Chooser(kernel, instruction, request).Choose();
+}
+
+std::variant<RegisterChoice, Refusal> ChooseRecordRegisters(const KernelAnalysis& kernel,
+                                                            uint32_t instruction,
+                                                            const ProbeRequest& request,
+                                                            const RecordNeeds& needs) {
+  return Chooser(kernel, instruction, request).Choose(needs);
+}
+
+std::variant<RegisterChoice, Refusal> ChooseKeptScalars(const KernelAnalysis& kernel,
+                                                        const ProbeRequest& request, uint32_t count,
+                                                        std::vector<uint16_t>* kept) {
+  return Chooser(kernel, 0, request).Keep(count, kept);
 }
 
 uint32_t HighestSgpr(const KernelAnalysis& kernel) {

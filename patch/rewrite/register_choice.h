@@ -1,4 +1,4 @@
-// Which registers a counting probe may use at one site.
+// Which registers a counting or record probe may use at one site.
 //
 // In order of preference: registers that the kernel never mentions but has
 // allocated; mentioned ones that are dead and that no load in flight will still
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/plan/rewriter.h"
@@ -24,6 +25,11 @@ struct RegisterChoice {
   std::optional<uint16_t> address_sgpr;  // Register; pair with the counter's address
   std::optional<uint16_t> address_vgpr;  // Register; pair, when there is no address_sgpr
   uint16_t data_vgpr = 0;                // Register; pair
+  // Record probes.
+  uint16_t header_vgpr = 0;              // Register; four
+  std::optional<uint16_t> compare_sgpr;  // Register; pair that v_cmpx writes: gfx9
+  std::optional<uint16_t> scratch_sgpr;  // Register; one, free once the record has its place
+  std::optional<uint16_t> sample_sgpr;   // Register; of the number asked for
   bool vgprs_fresh = true;               // the kernel mentions none of the VGPRs chosen
   RegisterSet temporaries, grown;
   uint32_t required_sgprs = 0;
@@ -35,6 +41,23 @@ struct RegisterChoice {
 std::variant<RegisterChoice, Refusal> ChooseRegisters(const KernelAnalysis& kernel,
                                                       uint32_t instruction,
                                                       const ProbeRequest& request);
+
+// What a record probe needs besides EXEC's and the address's pair, the data pair
+// and the header.
+struct RecordNeeds {
+  bool scratch = false;       // an SGPR
+  uint32_t sample_sgprs = 0;  // for what is read at the sequence's beginning: at most 4
+};
+std::variant<RegisterChoice, Refusal> ChooseRecordRegisters(const KernelAnalysis& kernel,
+                                                            uint32_t instruction,
+                                                            const ProbeRequest& request,
+                                                            const RecordNeeds& needs);
+
+// `count` scalar registers, one by one, that nothing in the kernel mentions, the
+// highest ones first: what they hold survives from the kernel's beginning to its end.
+std::variant<RegisterChoice, Refusal> ChooseKeptScalars(const KernelAnalysis& kernel,
+                                                        const ProbeRequest& request, uint32_t count,
+                                                        std::vector<uint16_t>* kept);
 
 // One more than the highest ordinary SGPR (architectural VGPR, AGPR) mentioned.
 uint32_t HighestSgpr(const KernelAnalysis& kernel);

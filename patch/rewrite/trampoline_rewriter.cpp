@@ -16,7 +16,9 @@
 #include "patch/rewrite/clone.h"
 #include "patch/rewrite/placement.h"
 #include "patch/rewrite/probe_sequence.h"
+#include "patch/rewrite/record_sequence.h"
 #include "patch/rewrite/register_choice.h"
+#include "patch/rewrite/sequence_writer.h"
 #include "patch/rewrite/verify.h"
 
 namespace rjdbi::patch {
@@ -151,6 +153,8 @@ class TrampolineRewriter final : public Rewriter {
  public:
   std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
                                        const ProbeRequest& request) override;
+  std::variant<EntryPlan, Refusal> PlanEntry(const KernelAnalysis& kernel,
+                                             const ProbeRequest& request) override;
   absl::StatusOr<RewriteResult> Emit(const CodeObject& object,
                                      const std::vector<const KernelAnalysis*>& kernels,
                                      const std::vector<SitePlan>& plans) override;
@@ -161,11 +165,71 @@ class TrampolineRewriter final : public Rewriter {
   absl::Status MakeBody(SiteCode& site, const std::vector<SitePlan>& plans);
   absl::Status Append(const KernelAnalysis& kernel, const std::string& text, SiteCode& site);
   absl::Status AppendDisplaced(SiteCode& site);
+  std::optional<Refusal> PlanCounter(const KernelAnalysis& kernel, const ProbeRequest& request,
+                                     SitePlan& plan);
+  std::optional<Refusal> PlanRecord(const KernelAnalysis& kernel, const ProbeRequest& request,
+                                    SitePlan& plan);
   absl::StatusOr<BranchEncoding> EncodingFor(const KernelAnalysis& kernel);
   absl::Status PadEnd(const KernelAnalysis& kernel, std::vector<uint8_t>& segment);
 
   AssemblyCache cache_;
 };
+
+void TakeRegisters(const RegisterChoice& registers, SitePlan& plan) {
+  plan.temporaries = registers.temporaries;
+  plan.grown = registers.grown;
+  plan.required_sgprs = registers.required_sgprs;
+  plan.required_vgprs = registers.required_vgprs;
+  plan.sgpr_delta = registers.sgpr_delta;
+  plan.vgpr_delta = registers.vgpr_delta;
+}
+
+Refusal AssemblerFailed(const absl::Status& status) {
+  return {Reason::kAssemblerFailed, "", "", std::string(status.message())};
+}
+
+std::optional<Refusal> TrampolineRewriter::PlanCounter(const KernelAnalysis& kernel,
+                                                       const ProbeRequest& request,
+                                                       SitePlan& plan) {
+  RegisterChoice registers;
+  if (Counts(request.probe)) {
+    std::variant<RegisterChoice, Refusal> choice =
+        ChooseRegisters(kernel, plan.instruction, request);
+    if (Refusal* refusal = std::get_if<Refusal>(&choice)) return std::move(*refusal);
+    registers = std::get<RegisterChoice>(choice);
+    TakeRegisters(registers, plan);
+    plan.telemetry_bytes_per_event = kCounterBytes;
+  }
+  absl::StatusOr<ProbeSequence> sequence =
+      BuildSequence(kernel, request.probe, request.counter_index, registers, cache_);
+  if (!sequence.ok()) return AssemblerFailed(sequence.status());
+  plan.sequence = std::move(sequence->bytes);
+  plan.fixups = std::move(sequence->fixups);
+  plan.injected_instructions = sequence->instructions;
+  plan.drains_waits = Counts(request.probe) && kernel.isa().generation().family == kLdsBranchFamily;
+  return std::nullopt;
+}
+
+// Sequence, registers and layout of a probe that writes records.
+std::optional<Refusal> TrampolineRewriter::PlanRecord(const KernelAnalysis& kernel,
+                                                      const ProbeRequest& request, SitePlan& plan) {
+  auto content = ContentOf(kernel, plan.instruction, request);
+  if (Refusal* refusal = std::get_if<Refusal>(&content)) return std::move(*refusal);
+  const RecordContent& wanted = std::get<RecordContent>(content);
+  auto choice = ChooseRecordRegisters(kernel, plan.instruction, request, wanted.needs);
+  if (Refusal* refusal = std::get_if<Refusal>(&choice)) return std::move(*refusal);
+  const RegisterChoice& registers = std::get<RegisterChoice>(choice);
+  TakeRegisters(registers, plan);
+  auto sequence = BuildRecordSequence(kernel, request, wanted, registers, cache_);
+  if (!sequence.ok()) return AssemblerFailed(sequence.status());
+  plan.sequence = std::move(sequence->bytes);
+  plan.fixups = std::move(sequence->fixups);
+  plan.injected_instructions = sequence->instructions;
+  plan.record = wanted.layout;
+  plan.telemetry_bytes_per_event = wanted.layout.bytes;
+  plan.drains_waits = true;  // for its place
+  return std::nullopt;
+}
 
 std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& kernel,
                                                          uint32_t instruction,
@@ -179,34 +243,57 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
   plan.placement = request.placement;
   plan.required_sgprs = HighestSgpr(kernel);
   plan.required_vgprs = HighestVgpr(kernel);
-  RegisterChoice registers;
-  if (Counts(request.probe)) {
-    std::variant<RegisterChoice, Refusal> choice = ChooseRegisters(kernel, instruction, request);
-    if (const Refusal* refusal = std::get_if<Refusal>(&choice)) return *refusal;
-    registers = std::get<RegisterChoice>(choice);
-    plan.temporaries = registers.temporaries;
-    plan.grown = registers.grown;
-    plan.required_sgprs = registers.required_sgprs;
-    plan.required_vgprs = registers.required_vgprs;
-    plan.sgpr_delta = registers.sgpr_delta;
-    plan.vgpr_delta = registers.vgpr_delta;
-    plan.telemetry_bytes_per_event = kCounterBytes;
-  }
-  absl::StatusOr<ProbeSequence> sequence =
-      BuildSequence(kernel, request.probe, request.counter_index, registers, cache_);
-  if (!sequence.ok()) {
-    return Refusal{Reason::kAssemblerFailed, "", "", std::string(sequence.status().message())};
-  }
-  plan.sequence = std::move(sequence->bytes);
-  plan.fixups = std::move(sequence->fixups);
-  plan.injected_instructions = sequence->instructions;
-  plan.drains_waits = Counts(request.probe) && kernel.isa().generation().family == kLdsBranchFamily;
+  std::optional<Refusal> refusal = WritesRecords(request.probe)
+                                       ? PlanRecord(kernel, request, plan)
+                                       : PlanCounter(kernel, request, plan);
+  if (refusal) return *std::move(refusal);
   if (request.placement == Placement::kClone) {
     CostsInClone(kernel, plan);
   } else {
     CostsOfTrampoline(kernel, plan);
   }
   return plan;
+}
+
+// One entry, to which nothing comes back: there the ids are copied to registers that
+// nothing else mentions.
+std::variant<EntryPlan, Refusal> TrampolineRewriter::PlanEntry(const KernelAnalysis& kernel,
+                                                               const ProbeRequest& request) {
+  if (std::optional<Refusal> refusal = Impossible(kernel, 0, request)) return *refusal;
+  const bool again = kernel.has_indirect_branch() || !kernel.blocks()[0].predecessors.empty() ||
+                     (kernel.kernel().descriptor.kernarg_preload & 0x7f) != 0;
+  const WorkgroupIds ids = WorkgroupIdsAtEntry(kernel);
+  const auto known = static_cast<uint32_t>(
+      std::count_if(ids.begin(), ids.end(), [](const auto& id) { return id.has_value(); }));
+  if (again || known == 0 || kernel.isa().generation().workgroup_id_in_ttmp) {
+    return Refusal{Reason::kWorkgroupIdLost, absl::StrCat(known, " ids"),
+                   "a single entry with an id",
+                   "the kernel's beginning is no place to keep the workgroup's id"};
+  }
+  std::vector<uint16_t> kept;
+  auto choice = ChooseKeptScalars(kernel, request, known, &kept);
+  if (Refusal* refusal = std::get_if<Refusal>(&choice)) return std::move(*refusal);
+  EntryPlan entry;
+  entry.plan.kernel_index = kernel.kernel_index();
+  entry.plan.probe = Probe::kTraceExec;
+  entry.plan.placement = request.placement;
+  TakeRegisters(std::get<RegisterChoice>(choice), entry.plan);
+  SequenceWriter out(kernel, cache_);
+  out.Lines(kernel.isa().generation().head_guard);
+  for (size_t axis = 0, n = 0; axis < ids.size(); ++axis) {
+    if (!ids[axis]) continue;
+    out.Line(absl::StrCat("s_mov_b32 ", SgprText(kept[n]), ", ", SgprText(*ids[axis])));
+    entry.kept.Add(kept[n]);
+    entry.workgroup_ids[axis] = kept[n++];
+  }
+  out.Lines(kernel.isa().generation().tail_guard);
+  out.KeepApart();
+  auto sequence = out.Finish();
+  if (!sequence.ok()) return AssemblerFailed(sequence.status());
+  entry.plan.sequence = std::move(sequence->bytes);
+  entry.plan.injected_instructions = sequence->instructions;
+  if (request.placement == Placement::kTrampoline) CostsOfTrampoline(kernel, entry.plan);
+  return entry;
 }
 
 absl::Status TrampolineRewriter::Append(const KernelAnalysis& kernel, const std::string& text,

@@ -100,7 +100,7 @@ TEST(Manifest, EveryProbeHasOneOfItsOwnName) {
     probes.insert(p.probe);
     EXPECT_EQ(FindProbe(p.name), &p);
   }
-  EXPECT_EQ(probes.size(), 4u);
+  EXPECT_EQ(probes.size(), 8u);
   EXPECT_EQ(FindProbe("nosuch"), nullptr);
   EXPECT_TRUE(FindProbe("sabotage")->manifest.proto().amdgpu().requires_double_opt_in());
 }

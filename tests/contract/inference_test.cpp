@@ -44,8 +44,11 @@ RegisterSet Set(std::initializer_list<uint16_t> regs) {
   return s;
 }
 
-// Literals that stand for the two halves of the counter's address.
+// Literals that stand for the two halves of the counter's address, and of the ring's.
 constexpr uint32_t kLo = 0x7aaa0001, kHi = 0x7aaa0002;
+constexpr uint32_t kRingLo = 0x7aaa0003, kRingHi = 0x7aaa0004;
+constexpr uint64_t kRingAt = 256;  // bytes from the first counter
+constexpr uint32_t kHalfBytes = 1u << 12;
 
 struct Case {
   std::string name;
@@ -55,6 +58,8 @@ struct Case {
   const char* probe = "count-waves";
   Target target = {"gfx90a", 64};
   uint64_t addend = 8;  // what the fixups add
+  // The sequence may write to a ring; RINGA and RINGB become its address.
+  bool ring = false;
 };
 
 // A memo that has seen the same sequence at other counters, and where other
@@ -89,8 +94,13 @@ void ExpectRemembered(const InferenceInput& in, const Inference& expected, Isa& 
 Inference Infer(const Case& c) {
   Isa& isa = IsaOf(c.target);
   std::string text = c.text;
-  for (const auto& [word, value] : {std::pair{"LO", "0x7aaa0001"}, {"HI", "0x7aaa0002"}}) {
-    for (size_t at; (at = text.find(word)) != std::string::npos;) text.replace(at, 2, value);
+  for (const auto& [word, value] : {std::pair<std::string, const char*>{"RINGA", "0x7aaa0003"},
+                                    {"RINGB", "0x7aaa0004"},
+                                    {"LO", "0x7aaa0001"},
+                                    {"HI", "0x7aaa0002"}}) {
+    for (size_t at; (at = text.find(word)) != std::string::npos;) {
+      text.replace(at, word.size(), value);
+    }
   }
   auto bytes = isa.Assemble(text);
   EXPECT_TRUE(bytes.ok()) << c.name << ": " << bytes.status();
@@ -100,6 +110,7 @@ Inference Infer(const Case& c) {
     uint32_t word = 0;
     std::memcpy(&word, bytes->data() + i, 4);
     if (word == kLo || word == kHi) fixups.push_back({i, word == kHi, c.addend});
+    if (word == kRingLo || word == kRingHi) fixups.push_back({i, word == kRingHi, kRingAt});
   }
   InferenceInput in;
   in.sequence = *bytes;
@@ -108,6 +119,10 @@ Inference Infer(const Case& c) {
   in.pending = c.pending;
   in.telemetry_begin = 8;
   in.telemetry_end = 16;
+  if (c.ring) {
+    in.ring_begin = kRingAt;
+    in.ring_half_bytes = kHalfBytes;
+  }
   Inference inference = InferEffects(in, isa);
   ExpectRemembered(in, inference, isa);
   return inference;
@@ -137,6 +152,99 @@ std::string Replace(std::string text, const std::string& from, const std::string
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
+}
+
+// A record of 544 bytes with a word by lane, on gfx90a. Registers: EXEC s[10:11],
+// address s[12:13], limit s[14:15]; data v[2:3], header v[4:7].
+const std::string kRecord =
+    "s_mov_b64 s[10:11], exec\n"
+    "s_mov_b32 s12, RINGA\ns_mov_b32 s13, RINGB\n"
+    "s_mov_b64 exec, 1\n"
+    "v_mov_b32_e32 v3, 0\nv_mov_b32_e32 v2, 0x220\n"
+    "global_atomic_add_x2 v[6:7], v3, v[2:3], s[12:13] glc\n"
+    "s_waitcnt vmcnt(0)\n"
+    "s_mov_b64 s[14:15], 0xde8\n"
+    "v_cmpx_ge_u64_e64 s[14:15], s[14:15], v[6:7]\n"
+    "s_cbranch_execnz 9\n"
+    "s_mov_b32 s12, LO\ns_mov_b32 s13, HI\n"       // 4 words
+    "s_mov_b64 exec, 1\n"                          // 5
+    "v_mov_b32_e32 v2, 1\n"                        // 6
+    "global_atomic_add_x2 v3, v[2:3], s[12:13]\n"  // 8
+    "s_branch 22\n"                                // 9
+    "v_lshl_add_u32 v2, v6, 9, v6\n"
+    "v_and_b32_e32 v2, 0x1ff0, v2\n"
+    "v_readfirstlane_b32 s14, v2\n"
+    "s_mov_b64 exec, s[10:11]\n"
+    "v_mbcnt_lo_u32_b32 v7, -1, 0\nv_mbcnt_hi_u32_b32 v7, -1, v7\n"
+    "v_lshl_add_u32 v7, v7, 3, s14\n"
+    "global_store_dwordx2 v7, v[8:9], s[12:13] offset:288\n"
+    "s_mov_b64 exec, 1\n"
+    "s_waitcnt vmcnt(0)\n"
+    "v_mov_b32_e32 v4, s10\nv_mov_b32_e32 v5, s11\n"
+    "v_mov_b32_e32 v7, 0x2200001\n"
+    "global_store_dwordx4 v2, v[4:7], s[12:13] offset:256\n"
+    "s_mov_b64 exec, s[10:11]\n";
+
+std::vector<Case> RecordCases() {
+  const auto record = [](const char* name, const std::string& from, const std::string& to,
+                         std::vector<std::string> violations, const char* probe = "trace-address") {
+    Case c{name, from.empty() ? kRecord : Replace(kRecord, from, to), std::move(violations)};
+    c.probe = probe;
+    c.ring = true;
+    return c;
+  };
+  std::vector<Case> cases = {
+      record("record", "", "", {}),
+      record("record, nobody has declared the lanes", "", "", {"RJD-E005", "RJD-E007"},
+             "trace-exec"),
+      record("record, a literal mask that is wide", "0x1ff0", "0x3ff0", {"RJD-E002"}),
+      record("record, place not masked", "v_and_b32_e32 v2, 0x1ff0, v2\n",
+             "v_or_b32_e32 v2, 0x1ff0, v2\n", {"RJD-E002"}),
+      record("record, place masked by the ticket", "v_and_b32_e32 v2, 0x1ff0, v2\n",
+             "s_nop 0\nv_and_b32_e32 v2, v6, v2\n", {"RJD-E002"}),
+      record("record, the ticket is not waited for", "s_waitcnt vmcnt(0)\ns_mov_b64 s[14",
+             "s_waitcnt vmcnt(1)\ns_mov_b64 s[14", {"RJD-E013", "RJD-E013"}),
+      record("record, another counter is waited for", "s_waitcnt vmcnt(0)\ns_mov_b64 s[14",
+             "s_waitcnt lgkmcnt(0)\ns_mov_b64 s[14", {"RJD-E013", "RJD-E013"}),
+      record("record, lanes with the wrong stride", "v7, v7, 3, s14", "v7, v7, 5, s14",
+             {"RJD-E002"}),
+      record("record, lanes that are not counted", "v_mbcnt_hi_u32_b32 v7, -1, v7",
+             "v_mul_lo_u32 v7, v7, v7", {"RJD-E002"}),
+      record("record, beyond the pad", "offset:288", "offset:1824", {"RJD-E002"}),
+      record("record, into the ring's header", "v[4:7], s[12:13] offset:256",
+             "v[4:7], s[12:13] offset:248", {"RJD-E002"}),
+      record("record, over the reservation", "v[4:7], s[12:13] offset:256", "v[4:7], s[12:13]",
+             {"RJD-E002"}),
+      record("record, an atomic among the records", "s[12:13] glc", "s[12:13] offset:264 glc",
+             {"RJD-E002"}),
+      record("record, another site's counter", "v3, v[2:3], s[12:13]\ns_branch",
+             "v3, v[2:3], s[12:13] offset:8\ns_branch", {"RJD-E002"}),
+      record("record, the overflow path leaves EXEC", "s_branch 22", "s_branch 23", {"RJD-E001"}),
+      record("record, the place is another lane's", "s_cbranch_execnz 9", "s_cbranch_scc1 9",
+             {"RJD-E002"}),
+      record("record, a half of another address", "s_mov_b32 s13, RINGB", "s_mov_b32 s13, HI",
+             {"RJD-E002"}),
+      record("record, EXEC is not restored", "offset:256\ns_mov_b64 exec, s[10:11]",
+             "offset:256\ns_mov_b64 exec, 1", {"RJD-E001"}),
+  };
+  Case no_ring = record("record, where there is no ring", "", "", {"RJD-E002"});
+  no_ring.ring = false;
+  cases.push_back(no_ring);
+  Case in_flight = record("record, what a load may still write", "", "", {"RJD-E013"});
+  in_flight.pending = Set({kVgpr0 + 8});
+  cases.push_back(in_flight);
+  Case live = record("record, over a live register", "", "", {"RJD-E001"});
+  live.live = Set({kVgpr0 + 5});
+  cases.push_back(live);
+  Case left{"a load is left behind", "s_memtime s[10:11]", {"RJD-E013", "RJD-E013"}};
+  left.probe = "clock";
+  cases.push_back(left);
+  Case clock{"a clock is read and waited for",
+             "s_memtime s[10:11]\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v2, s10",
+             {}};
+  clock.probe = "clock";
+  cases.push_back(clock);
+  return cases;
 }
 
 std::vector<Case> Cases() {
@@ -287,7 +395,9 @@ std::vector<Case> Cases() {
       {"store to an address of the application's",
        "global_store_dword v[4:5], v2, off",
        {"RJD-E002", "RJD-E005"}},
-      {"load from the application", "global_load_dword v2, v[4:5], off", {"RJD-E002", "RJD-E005"}},
+      {"load from the application",
+       "global_load_dword v2, v[4:5], off",
+       {"RJD-E002", "RJD-E005", "RJD-E013"}},
       {"another site's counter",
        Replace(kWave64, "s[12:13]\n", "s[12:13] offset:8\n"),
        {"RJD-E002"}},
@@ -311,7 +421,7 @@ std::vector<Case> Cases() {
        "s_mov_b64 s[10:11], exec\ns_mov_b64 exec, 1\nbuffer_store_dword v2, off, s[0:3], 0\n"
        "s_mov_b64 exec, s[10:11]",
        {"RJD-E002"}},
-      {"scalar load", "s_load_dword s10, s[12:13], 0x0", {"RJD-E002"}},
+      {"scalar load", "s_load_dword s10, s[12:13], 0x0", {"RJD-E002", "RJD-E013"}},
       // Masks.
       {"per-lane atomic", Replace(kWave64, "s_mov_b64 exec, 1\n", ""), {"RJD-E005", "RJD-E007"}},
       {"all lanes", Replace(kWave64, "exec, 1\n", "exec, -1\n"), {"RJD-E005", "RJD-E007"}},
@@ -349,6 +459,12 @@ std::vector<Case> Cases() {
   };
 }
 
+std::vector<Case> AllCases() {
+  std::vector<Case> all = Cases();
+  for (Case& c : RecordCases()) all.push_back(std::move(c));
+  return all;
+}
+
 class Sequences : public testing::TestWithParam<Case> {};
 
 TEST_P(Sequences, Verdict) {
@@ -366,7 +482,7 @@ TEST_P(Sequences, Verdict) {
   EXPECT_THAT(ids, UnorderedElementsAreArray(c.violations)) << c.text << "\n" << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Hostile, Sequences, testing::ValuesIn(Cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Hostile, Sequences, testing::ValuesIn(AllCases()), [](const auto& info) {
   std::string name;
   for (char ch : info.param.name) name += std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
   return name;

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 SEQUENCE = "patch/rewrite/probe_sequence.cpp"
 CHOICE = "patch/rewrite/register_choice.cpp"
+RECORD = "patch/rewrite/record_sequence.cpp"
 REWRITER = "patch/rewrite/trampoline_rewriter.cpp"
 CLONE = "patch/rewrite/clone.cpp"
 PLACEMENT = "patch/rewrite/placement.cpp"
@@ -31,6 +32,8 @@ GOLDEN = ("rewrite_test", "Golden*")
 CLONES = ("rewrite_test", "Clone*:NoClone*")
 PLACES = ("rewrite_test", "Placement*:BranchOffset*")
 TABLES = ("isa_hazards_test", "*")
+RECORDS = ("contract_records_test", "*gfx90a*CLONE")
+RECORD_GOLDEN = ("rewrite_test", "RecordGolden*")
 
 
 class Break(NamedTuple):
@@ -56,8 +59,12 @@ BREAKS = (
     Break("VCC is taken while live", CHOICE,
           "ScalarFree(kVccLo, count, false)", "true", (REGISTERS, ADMISSION)),
     Break("vectors are taken while live", CHOICE,
-          "return !busy_.HasAny(first, 2) && !avoided.HasAny(first, 2) &&",
-          "return (&avoided == &busy_ || !avoided.HasAny(first, 2)) &&", (REGISTERS, ADMISSION)),
+          "return !busy_.HasAny(first, count) && !avoided.HasAny(first, count) &&\n"
+          "           !choice_.temporaries.HasAny(first, count);\n  }\n\n"
+          "  std::optional<uint16_t> FindVectors",
+          "return (&avoided == &busy_ || !avoided.HasAny(first, count)) &&\n"
+          "           !choice_.temporaries.HasAny(first, count);\n  }\n\n"
+          "  std::optional<uint16_t> FindVectors", (REGISTERS, ADMISSION)),
     Break("registers of loads in flight are taken", CHOICE,
           "kernel.LiveAt(instruction, request.position) |\n"
           "              kernel.PendingAt(instruction, request.position)",
@@ -192,4 +199,26 @@ BREAKS = (
           'g.system_scope = " scope:SCOPE_SYS";', "", (GOLDEN,)),
     Break("gfx942: the host does not see the counts", GFX9,
           'g.system_scope = " sc1";', "", (GOLDEN,)),
+    # ---- records
+    Break("a record's EXEC is not restored", RECORD,
+          'void RestoreExec() { out_.Line(absl::StrCat(Move(), Exec(), ", ", Saved())); }',
+          "void RestoreExec() {}", (RECORDS, RECORD_GOLDEN)),
+    Break("a record's place is not waited for", RECORD,
+          "out_.Line(std::string(generation_.load_wait));", "", (RECORDS, RECORD_GOLDEN)),
+    Break("a record is complete before it is", RECORD,
+          "out_.Line(std::string(generation_.store_wait));", "", (RECORD_GOLDEN,)),
+    Break("a record's place is masked too wide", RECORD,
+          "2 * half - RJDBI_RECORD_ALIGNMENT", "4 * half - RJDBI_RECORD_ALIGNMENT",
+          (RECORDS, RECORD_GOLDEN)),
+    Break("a record is written beyond its half", RECORD,
+          "request_.ring_half_bytes - content_.layout.bytes + RJDBI_RING_HALF_BIT",
+          "request_.ring_half_bytes + RJDBI_RING_HALF_BIT", (RECORDS, RECORD_GOLDEN)),
+    Break("lost records are not counted", RECORD,
+          'absl::StrCat("v_mov_b32_e32 ", DataLow(), ", 1")',
+          'absl::StrCat("v_mov_b32_e32 ", DataLow(), ", 0")', (RECORDS, RECORD_GOLDEN)),
+    Break("lanes write where other lanes do", RECORD,
+          'words == 2 ? 3 : 2', "2", (RECORDS, RECORD_GOLDEN)),
+    Break("gfx10.1: EXEC is overwritten before a record's store has read it", RECORD,
+          "if (generation_.major == 10) out_.Lines(generation_.head_guard);", "",
+          (RECORD_GOLDEN,)),
 )

@@ -1,5 +1,6 @@
 rjdbi_test(rewrite_test SOURCES rewrite_golden_test.cpp rewrite_registers_test.cpp
                                 rewrite_placement_test.cpp rewrite_clone_test.cpp
+                                rewrite_record_golden_test.cpp
            LIBS rjdbi_rewrite rjdbi_analysis_assemble LABELS patch)
 
 rjdbi_test(rewrite_softgpu_test SOURCES rewrite_softgpu_test.cpp

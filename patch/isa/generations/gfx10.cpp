@@ -29,6 +29,12 @@ constexpr HardwareRegister kHwregs[] = {
 constexpr Generation Gfx10(std::string_view family) {
   Generation g = Rdna(family, 10);
   g.global_atomic_add_u64 = "global_atomic_add_x2";
+  g.returning_system_scope = " glc";
+  g.load_wait = "s_waitcnt vmcnt(0)";
+  g.store_wait = "s_waitcnt_vscnt null, 0x0";
+  g.clock_lines = "s_memtime %p\ns_waitcnt lgkmcnt(0)";
+  g.clock_name = "s_memtime";
+  g.clock_sgprs = 2;
   g.waits = kWaits;
   g.counter_names = {"vmcnt", "lgkmcnt", "", "", "", "vscnt", "expcnt"};
   g.stores_apart = true;

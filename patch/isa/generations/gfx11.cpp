@@ -25,6 +25,13 @@ constexpr Generation Gfx11(std::string_view family, bool large_file) {
   SetVgprs(g, large_file ? 768 : 512, large_file ? 12 : 8, 16);
   g.head_guard = g.tail_guard = kGuard;
   g.global_atomic_add_u64 = "global_atomic_add_u64";
+  g.returning_system_scope = " glc";
+  g.load_wait = "s_waitcnt vmcnt(0)";
+  g.store_wait = "s_waitcnt_vscnt null, 0x0";
+  g.renamed_stores = true;
+  g.clock_lines = "s_getreg_b32 %0, hwreg(HW_REG_SHADER_CYCLES)";  // 20 bits
+  g.clock_name = "SHADER_CYCLES";
+  g.clock_sgprs = 1;
   g.waits = kWaits;
   g.counter_names = {"vmcnt", "lgkmcnt", "", "", "", "vscnt", "expcnt"};
   g.stores_apart = true;

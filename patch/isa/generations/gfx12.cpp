@@ -32,6 +32,18 @@ constexpr Generation Gfx12() {
   g.head_guard = g.tail_guard = g.far_jump_guard = kGuard;
   g.global_atomic_add_u64 = "global_atomic_add_u64";
   g.system_scope = " scope:SCOPE_SYS";
+  g.returning_system_scope = " th:TH_ATOMIC_RETURN scope:SCOPE_SYS";
+  g.store_system_scope = g.system_scope;
+  g.load_wait = "s_wait_loadcnt 0x0";
+  g.store_wait = "s_wait_storecnt 0x0";
+  g.renamed_stores = true;
+  g.workgroup_id_in_ttmp = true;
+  g.clock_lines =
+      "s_getreg_b32 %1, hwreg(HW_REG_SHADER_CYCLES_HI)\n"
+      "s_getreg_b32 %0, hwreg(HW_REG_SHADER_CYCLES_LO)\n"
+      "s_getreg_b32 %2, hwreg(HW_REG_SHADER_CYCLES_HI)";
+  g.clock_name = "SHADER_CYCLES_LO/HI";
+  g.clock_sgprs = 3;
   g.waits = kWaits;
   g.counter_names = {"loadcnt", "dscnt", "kmcnt", "samplecnt", "bvhcnt", "storecnt", "expcnt"};
   g.stores_apart = true;

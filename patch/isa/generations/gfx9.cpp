@@ -70,6 +70,13 @@ constexpr Generation Gfx9(std::string_view family) {
   g.hazards = kVega;
   g.scalar_atomics = true;
   g.global_atomic_add_u64 = "global_atomic_add_x2";
+  g.returning_system_scope = " glc";
+  g.load_wait = g.store_wait = "s_waitcnt vmcnt(0)";
+  g.wave_register = "hwreg(HW_REG_HW_ID)";
+  g.cmpx_writes_pair = true;
+  g.clock_lines = "s_memtime %p\ns_waitcnt lgkmcnt(0)";
+  g.clock_name = "s_memtime";
+  g.clock_sgprs = 2;
   g.waits = kWaits;
   g.counter_names = {"vmcnt", "lgkmcnt", "", "", "", "", "expcnt"};
   g.gds_bit = 16;
@@ -93,14 +100,21 @@ constexpr Generation Unified(std::string_view family) {
   g.unified_vgpr_file = true;
   g.vgpr64_alignment = true;
   g.max_waves_per_simd = 8;
+  g.pk_mov = true;
   g.end_padding_bytes = 1024;
   return g;
 }
 
+// Scope bits: LLVM AMDGPUUsage, memory model gfx942. Hazards: LLVM
+// GCNHazardRecognizer, hasVDecCoExecHazard: v_cmpx -> v_readfirstlane 4, VALU result
+// -> v_readfirstlane 1 wait states.
 constexpr Generation Gfx942() {
   Generation g = Unified("gfx942");
   g.system_scope = " sc1";
   g.hazards = kMi300;
+  g.returning_system_scope = g.store_system_scope = " sc0 sc1";
+  g.readfirstlane_guard = "s_nop 0";
+  g.mov_b64 = true;
   return g;
 }
 

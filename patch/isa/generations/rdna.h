@@ -23,6 +23,7 @@ constexpr Generation Rdna(std::string_view family, int major) {
   g.addressable_sgprs = 106;
   g.sgpr_tail = 0;
   g.lds_bytes = 131072;
+  g.wave_register = "hwreg(HW_REG_HW_ID1)";
   g.end_padding_opcode = "s_code_end";
   return g;
 }

@@ -223,6 +223,7 @@ class MachineImpl : public Machine {
   void LoadPrivateResource(Wave& wave, uint16_t& next) const;
   void LoadWorkitemIds(Wave& wave, unsigned index) const;
   uint32_t GroupInfo(unsigned index) const;
+  uint32_t HardwareId(unsigned index) const;
   Step RunWave(Slot& slot, uint32_t quantum);
   CachedInst* Fetch(uint64_t pc, CodeCache::Page& page, Fault& fault);
   bool CheckNeeds(CachedInst& cached, Wave& wave);
@@ -350,6 +351,13 @@ void MachineImpl::StartGroup() {
   for (unsigned i = 0; i < live_slots_; ++i) StartWave(i);
 }
 
+// HW_ID (gfx9: wave in [3:0], SIMD in [5:4]) and HW_ID1 (gfx10+: [4:0], [9:8]) of a
+// group's wavefronts, which all run on one compute unit.
+uint32_t MachineImpl::HardwareId(unsigned index) const {
+  const unsigned simd = index % 4, slot = index / 4;
+  return slot | simd << (target_.AtLeast10() ? 8 : 4);
+}
+
 void MachineImpl::StartWave(unsigned index) {
   Slot& slot = slots_[index];
   slot.ended = slot.parked = false;
@@ -382,7 +390,7 @@ void MachineImpl::StartWave(unsigned index) {
   wave.shared_aperture = dispatch_.shared_aperture;
   wave.private_aperture = dispatch_.private_aperture;
   wave.wave_in_group = index;
-  wave.hw_id = index & 0xf;
+  wave.hw_id = HardwareId(index);
   wave.barriers_signaled = 0;
   wave.fault = Fault();
   wave.sgpr[kM0] = static_cast<uint32_t>(poison_.Next());
