@@ -275,7 +275,8 @@ class Engine {
   std::map<size_t, KernelChoice> choices_;
   std::map<size_t, patch::EntryPlan> entries_;  // by kernel index
   std::vector<Candidate> candidates_;
-  std::vector<SitePlan> plans_;  // parallel to candidates
+  std::vector<SitePlan> plans_;    // parallel to candidates
+  std::vector<SitePlan> emitted_;  // those of kernels' entries, then plans_
   uint32_t next_counter_ = 0, next_record_site_ = 0;
   // Until the number of counters is known the ring is far behind them.
   uint64_t ring_offset_ = uint64_t{1} << 30;
@@ -1066,9 +1067,10 @@ void Engine::EmitAndValidate() {
     }
     std::vector<const KernelAnalysis*> kernels;
     for (const auto& [index, analysis] : analyses_) kernels.push_back(analysis.get());
-    std::vector<SitePlan> plans = Entries();
+    emitted_ = Entries();
+    const std::vector<SitePlan>& plans = emitted_;
     const size_t entries = plans.size();
-    plans.insert(plans.end(), plans_.begin(), plans_.end());
+    emitted_.insert(emitted_.end(), plans_.begin(), plans_.end());
     auto result = rewriter_.Emit(*object_, kernels, plans);
     if (!result.ok()) {
       const std::string message(result.status().message());
@@ -1121,12 +1123,21 @@ v1::Placement PlacementOf(patch::Placement placement) {
 }
 
 PatchFacts Engine::FactsOf(const patch::RewriteResult& result) const {
-  PatchFacts facts{*object_, plans_, result.sites, result.kernels, {}, {}, {}};
+  PatchFacts facts{*object_, emitted_, result.sites, result.kernels, {}, {}, {}};
   std::map<size_t, uint32_t> numbers;  // of the attachments that have sites
   for (const Candidate& c : candidates_) numbers.emplace(c.asked, 0);
   for (auto& [asked, number] : numbers) {
     number = static_cast<uint32_t>(facts.attachments.size());
     *facts.attachments.emplace_back().mutable_spec() = asked_[asked].attachment->spec();
+  }
+  // What a kernel keeps from its entry on belongs to the first attachment that reads it.
+  for (size_t e = 0; e + plans_.size() < emitted_.size(); ++e) {
+    const auto reader = std::find_if(candidates_.begin(), candidates_.end(), [&](const auto& c) {
+      return c.kernel->kernel_index() == emitted_[e].kernel_index &&
+             asked_[c.asked].probe->probe == patch::Probe::kTraceExec;
+    });
+    facts.attachment_of.push_back(numbers.at(reader->asked));
+    facts.instruction_offset.push_back(0);
   }
   for (const Candidate& c : candidates_) {
     v1::PatchedAttachment& attachment = facts.attachments[numbers[c.asked]];
