@@ -1,6 +1,6 @@
 /* For writing rjdbi user probes: device functions that rjdbi puts in line at
  * instructions of kernels that are already compiled. See
- * docs/decisions/0009-user-probes.md.
+ * docs/decisions/0010-user-probes.md.
  *
  *   #include <rjdbi/probe.h>
  *
