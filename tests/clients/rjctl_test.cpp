@@ -130,6 +130,85 @@ TEST_F(WithDaemon, ReportAndCoverageSayHowMuchIsInPlace) {
   EXPECT_EQ(objects.code_objects(0).verdict(), v1::PATCHED);
 }
 
+// Three records of one site, and 7 events that have none.
+void SendRecords(Daemon& daemon, Agent& agent) {
+  daemon.Attach("add_one", "entry", "trace-exec");
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 5).decision.verdict(), v1::PATCHED);
+  v1::ReportRequest request;
+  request.set_session_id(agent.session_id);
+  v1::RecordBatch& batch = *request.add_batches();
+  batch.set_load_id(5);
+  batch.set_sequence(1);
+  batch.set_count(3);
+  batch.set_written(3);
+  batch.set_records(ExecRecord(0, UINT64_MAX, 0, 0x11) + ExecRecord(0, 0xff, 1, 0x12) +
+                    ExecRecord(0, 0, 2, 0x13));
+  v1::LoadCounters& load = *request.add_loads();
+  load.set_load_id(5);
+  load.add_counters(7);
+  load.add_site_records(3);
+  load.set_final(true);
+  ASSERT_TRUE(agent.Report(request).ok());
+}
+
+TEST_F(WithDaemon, RecordsAreLines) {
+  EXPECT_EQ(Ctl({"records"}).exit_code, 0);
+  EXPECT_EQ(Ctl({"records"}).out, "");
+  EXPECT_THAT(Ctl({"records"}).err, HasSubstr("no records"));
+  Agent agent(daemon_.agent_socket());
+  SendRecords(daemon_, agent);
+  const ProgramResult table = Ctl({"records"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, ContainsRegex("^RECEIVED +PID +KERNEL +OFFSET +INSTRUCTION +EXEC"));
+  EXPECT_THAT(table.out, ContainsRegex("add_one +0x0 +s_.* 0xffffffffffffffff +[-0,]+ +0x11"));
+  EXPECT_THAT(table.out, ContainsRegex("0xff +[-01,]+ +0x12"));
+  EXPECT_THAT(table.out, ContainsRegex("0x0 +[-02,]+ +0x13"));
+
+  const ProgramResult json = Ctl({"records", "-o", "json"});
+  std::istringstream lines(json.out);
+  std::vector<v1::TraceRecord> records;
+  for (std::string line; std::getline(lines, line);) {
+    records.push_back(Parse<v1::TraceRecord>(line));
+  }
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[1].exec(), "0xff");
+  EXPECT_EQ(records[1].active_lanes(), 8u);
+  EXPECT_EQ(records[1].kernel(), "add_one");
+  EXPECT_EQ(records[2].active_lanes(), 0u);
+
+  const ProgramResult csv = Ctl({"records", "--output", "csv", "--last", "1"});
+  EXPECT_THAT(csv.out, ContainsRegex("^received_unix_ns,session,pid,.*,instruction\n"));
+  EXPECT_THAT(csv.out, HasSubstr(",a1,trace-exec,add_one,"));
+  EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 2);
+  EXPECT_EQ(csv.err, "");
+  EXPECT_EQ(Ctl({"records", "--kernel", "other", "-o", "json"}).out, "");
+  EXPECT_EQ(Ctl({"records", "--attachment", "a9"}).exit_code, 2);
+  EXPECT_EQ(Ctl({"records", "--last", "0"}).exit_code, 2);
+  EXPECT_EQ(Ctl({"report", "-o", "csv"}).exit_code, 2) << "only records have CSV";
+}
+
+TEST_F(WithDaemon, ReportsSayWhatOfTheEventsWasObserved) {
+  Agent agent(daemon_.agent_socket());
+  SendRecords(daemon_, agent);
+  const ProgramResult table = Ctl({"report"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, ContainsRegex("EVENTS +RECORDS +OBSERVED +RING FULL"));
+  EXPECT_THAT(table.out, ContainsRegex("a1 +trace-exec +10 +3 +30.0% +7 +0 +0 +0 +add_one"));
+  EXPECT_THAT(table.out, HasSubstr("not ranked: of the events at add_one+"));
+  EXPECT_THAT(table.out, HasSubstr("only 30.0% were observed"));
+  const auto report = Parse<v1::GetReportReply>(Ctl({"report", "-o", "json"}).out);
+  ASSERT_EQ(report.record_summaries_size(), 1);
+  const v1::RecordSummary& summary = report.record_summaries(0);
+  EXPECT_EQ(summary.events(), 10u);
+  EXPECT_EQ(summary.analysed(), 3u);
+  ASSERT_EQ(summary.lanes_size(), 3);
+  EXPECT_EQ(summary.lanes(0).lanes(), 0u);
+  EXPECT_EQ(summary.lanes(1).lanes(), 8u);
+  EXPECT_EQ(summary.lanes(2).lanes(), 64u);
+  EXPECT_EQ(report.counts(0).count(), 10u);
+}
+
 TEST_F(WithDaemon, OnlyWhatIsAttachedNowCounts) {
   daemon_.Attach("add_one", "global_*", "count-waves");
   Agent agent(daemon_.agent_socket());

@@ -390,6 +390,160 @@ TEST(Reports, TheLatestCountersAndTheGaps) {
   EXPECT_EQ(agent.Report(gaps).code(), absl::StatusCode::kInvalidArgument);
 }
 
+v1::RecordBatch& AddBatch(v1::ReportRequest& request, uint64_t sequence, uint64_t written,
+                          const std::vector<std::string>& records) {
+  v1::RecordBatch& batch = *request.add_batches();
+  batch.set_load_id(7);
+  batch.set_sequence(sequence);
+  batch.set_written(written);
+  batch.set_count(records.size());
+  for (const std::string& record : records) batch.mutable_records()->append(record);
+  return batch;
+}
+
+TEST(Records, AreKeptAndEveryLossIsCounted) {
+  Daemon daemon("telemetry: {ring_half_bytes: 64KiB}\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "trace-exec");
+  daemon.Attach("add_one", "global_load*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  for (int time = 0; time < 2; ++time) {  // the second answer is from the cache
+    const v1::AdmitDecision decision = agent.Admit(CodeObject(), 7).decision;
+    ASSERT_EQ(decision.verdict(), v1::PATCHED);
+    EXPECT_EQ(decision.counter_count(), 2u);
+    EXPECT_EQ(decision.ring_half_bytes(), 64u << 10);
+    EXPECT_EQ(decision.ring_offset(), 256u);
+    EXPECT_EQ(decision.ring_sites(), 1u);
+    EXPECT_EQ(decision.ring_record_sizes(), 1u << 2);
+  }
+  v1::ReportRequest request;
+  request.set_session_id(agent.session_id);
+  AddBatch(request, 1, 3, {ExecRecord(0, 1), ExecRecord(0, 2), ExecRecord(0, 3)});
+  ASSERT_TRUE(agent.Report(request).ok());
+  ASSERT_TRUE(agent.Report(request).ok());  // once more: changes nothing
+  request.clear_batches();
+  AddBatch(request, 3, 8, {ExecRecord(0, 4), ExecRecord(5, 0)}).set_lost_agent_queue(1);
+  AddBatch(request, 9, 9, {ExecRecord(0, 9)}).set_load_id(99);
+  ASSERT_TRUE(agent.Report(request).ok());
+  request.clear_batches();
+  v1::LoadCounters& last = *request.add_loads();
+  last.set_load_id(7);
+  last.set_sequence(1);
+  last.set_final(true);
+  last.add_site_records(8);
+  last.set_lost_agent_queue(1);
+
+  const v1::GetReportReply before = daemon.Report();
+  uint32_t counter = 0;
+  for (const v1::SiteCount& count : before.counts()) counter += count.has_records() ? 0 : 1;
+  ASSERT_EQ(counter, 1u);
+  // The lost ones are in the counter of the site, wherever that is.
+  const bool first = before.counts(0).has_records();
+  for (const uint64_t value : {first ? 20 : 5, first ? 5 : 20}) last.add_counters(value);
+  ASSERT_TRUE(agent.Report(request).ok());
+
+  const v1::GetReportReply report = daemon.Report();
+  ASSERT_EQ(report.counts_size(), 2);
+  const v1::SiteCount& site = report.counts(first ? 0 : 1);
+  EXPECT_EQ(site.count(), 28u);
+  EXPECT_EQ(report.counts(first ? 1 : 0).count(), 5u);
+  EXPECT_FALSE(report.counts(first ? 1 : 0).has_records());
+  EXPECT_EQ(site.records().device_full(), 20u);
+  EXPECT_EQ(site.records().read(), 8u);
+  EXPECT_EQ(site.records().received(), 4u);
+  EXPECT_EQ(site.records().stored(), 4u);
+  ASSERT_EQ(report.record_losses_size(), 1);
+  const v1::RecordLosses& losses = report.record_losses(0);
+  EXPECT_EQ(losses.written(), 8u);
+  EXPECT_EQ(losses.received(), 5u);
+  EXPECT_EQ(losses.rejected(), 1u);
+  EXPECT_EQ(losses.agent_queue(), 1u);
+  EXPECT_EQ(losses.undelivered(), 2u);
+  EXPECT_EQ(losses.on_the_way(), 0u);
+  EXPECT_EQ(daemon.Status().sessions(0).unknown_records(), 1u);
+
+  const v1::GetRecordsReply records = daemon.Records();
+  EXPECT_EQ(records.records(), 4u);
+  ASSERT_EQ(records.sources_size(), 1);
+  EXPECT_EQ(records.sources(0).attachment_id(), "a1");
+  EXPECT_EQ(records.sources(0).probe(), "trace-exec");
+  EXPECT_EQ(records.sources(0).pid(), static_cast<uint32_t>(getpid()));
+  EXPECT_THAT(records.sources(0).isa(), HasSubstr("gfx90a"));
+  // Detached, they are history.
+  EXPECT_TRUE(daemon.Detach("a1").ok());
+  EXPECT_EQ(daemon.Records().records(), 0u);
+  v1::GetRecordsRequest detached;
+  detached.set_include_detached(true);
+  EXPECT_EQ(daemon.Records(detached).records(), 4u);
+}
+
+TEST(Records, SurviveARestart) {
+  Daemon daemon;
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    ASSERT_TRUE(daemon.Start()) << daemon.log();
+    daemon.Attach("add_one", "global_store*", "trace-exec");
+    const uint64_t before = daemon.Records().records();
+    Agent agent(daemon.agent_socket());
+    ASSERT_TRUE(agent.Open().ok());
+    ASSERT_EQ(agent.Admit(CodeObject(), 7).decision.verdict(), v1::PATCHED);
+    v1::ReportRequest request;
+    request.set_session_id(agent.session_id);
+    AddBatch(request, 1, 2, {ExecRecord(0, 1), ExecRecord(0, 2)});
+    ASSERT_TRUE(agent.Report(request).ok());
+    EXPECT_EQ(daemon.Records().records(), before + 2);
+    // A moment later they are on disk; an orderly end does not need it.
+    if (signal == SIGKILL) std::this_thread::sleep_for(std::chrono::seconds(2));
+    daemon.Stop(signal);
+    ASSERT_TRUE(daemon.Start()) << daemon.log();
+    EXPECT_EQ(daemon.Records().records(), before + 2) << signal;
+    EXPECT_EQ(daemon.Status().state_note(), "");
+    daemon.Stop();
+  }
+}
+
+TEST(Records, OfAnotherProcessAreRefused) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "trace-exec");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 7).decision.verdict(), v1::PATCHED);
+  v1::ReportRequest request;
+  request.set_session_id(std::string(16, 'x'));
+  AddBatch(request, 1, 1, {ExecRecord(0, 1)});
+  EXPECT_EQ(agent.Report(request).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(daemon.Records().records(), 0u);
+}
+
+TEST(Records, ASlowDaemonsLimitsHold) {
+  Daemon daemon(
+      "telemetry: {max_bytes_per_second: 64000, max_bytes_per_attachment: 40000, "
+      "max_bytes: 1MiB}\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "trace-exec");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 7).decision.verdict(), v1::PATCHED);
+  uint64_t written = 0;
+  for (uint64_t sequence = 1; sequence <= 20; ++sequence) {
+    v1::ReportRequest request;
+    request.set_session_id(agent.session_id);
+    written += 500;
+    AddBatch(request, sequence, written, std::vector<std::string>(500, ExecRecord(0, sequence)));
+    ASSERT_TRUE(agent.Report(request).ok());
+  }
+  const v1::GetReportReply report = daemon.Report();
+  ASSERT_EQ(report.counts_size(), 1);
+  const v1::RecordCounts& counts = report.counts(0).records();
+  EXPECT_EQ(counts.received(), 10'000u);
+  EXPECT_GT(counts.rate_limited(), 0u);
+  EXPECT_GT(counts.dropped(), 0u);
+  EXPECT_EQ(counts.received(), counts.rate_limited() + counts.dropped() + counts.stored());
+  EXPECT_LE(counts.stored() * 32, 40'000u);
+  EXPECT_EQ(daemon.Records().records(), counts.stored());
+}
+
 // Beyond the latest 512 processes only sums are kept.
 TEST(Reports, NoTotalEverFalls) {
   constexpr uint64_t kProcesses = 520, kFolded = kProcesses - 512;
