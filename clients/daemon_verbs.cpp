@@ -132,16 +132,6 @@ void PrintObjectViolations(
   }
 }
 
-// Every HIP process loads kernels of the runtime's own, for copying and filling.
-// Where nothing was counted or asked in one, a row is only in the way.
-bool RuntimeKernel(const std::string& kernel) { return absl::StartsWith(kernel, "__amd_rocclr_"); }
-
-void NoteHidden(const Output& out, size_t rows) {
-  if (rows == 0) return;
-  out.Note(absl::StrCat("note: ", Count(rows, "row"),
-                        " of the runtime's own kernels, all zero, not shown (--all)"));
-}
-
 uint64_t Gaps(const v1::GetCoverageReply& reply) {
   return static_cast<uint64_t>(reply.gaps_size()) + reply.folded_gaps();
 }
@@ -421,7 +411,7 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filte
         "(rjctl status says which).\n");
   }
   out.Print("\n");
-  PrintRecords(out, reply);
+  PrintRecords(out, reply, filter.all);
   PrintCoverage(out, reply.coverage(), filter.all);
 }
 

@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -162,6 +163,14 @@ std::string Output::Bold(const std::string& text) const {
   if (!out_colour_) return text;
   const size_t end = text.find_last_not_of('\n') + 1;
   return absl::StrCat("\033[1m", text.substr(0, end), "\033[0m", text.substr(end));
+}
+
+bool RuntimeKernel(const std::string& kernel) { return absl::StartsWith(kernel, "__amd_rocclr_"); }
+
+void NoteHidden(const Output& out, size_t rows) {
+  if (rows == 0) return;
+  out.Note(absl::StrCat("note: ", rows, rows == 1 ? " row" : " rows",
+                        " of the runtime's own kernels, all zero, not shown (--all)"));
 }
 
 std::string FormatBytes(uint64_t bytes) {

@@ -70,6 +70,11 @@ class Output {
   bool out_colour_ = false, err_colour_ = false;
 };
 
+// Every HIP process loads kernels of the runtime's own, for copying and filling.
+// Where nothing was counted or asked in one, a row is only in the way.
+bool RuntimeKernel(const std::string& kernel);
+void NoteHidden(const Output& out, size_t rows);  // such rows
+
 std::string FormatBytes(uint64_t bytes);  // "1.5 MiB"
 std::string FormatTime(int64_t unix_ns);  // "2024-05-01 12:00:00", "-" for 0
 using patch::Printable;

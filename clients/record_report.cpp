@@ -225,9 +225,14 @@ std::string Offset(const v1::Location& location) {
   return absl::StrFormat("0x%x", location.kernel_offset());
 }
 
-void PrintSites(const Output& out, const std::map<Place, v1::SiteCount>& sites) {
+void PrintSites(const Output& out, const std::map<Place, v1::SiteCount>& sites, bool all) {
   std::vector<std::vector<std::string>> rows;
+  size_t hidden = 0;
   for (const auto& [place, site] : sites) {
+    if (!all && site.count() == 0 && RuntimeKernel(site.location().kernel())) {
+      ++hidden;
+      continue;
+    }
     const v1::RecordCounts& records = site.records();
     const uint64_t on_the_way = records.read() - std::min(records.read(), records.received());
     rows.push_back({place.attachment, site.probe(),
@@ -242,6 +247,7 @@ void PrintSites(const Output& out, const std::map<Place, v1::SiteCount>& sites) 
   out.Table({"ATTACHMENT", "PROBE", "EVENTS", "RECORDS", "OBSERVED", "RING FULL", "NOT ARRIVED",
              "RATE LIMIT", "MADE ROOM", "KERNEL", "OFFSET", "INSTRUCTION"},
             rows, {2, 3, 4, 5, 6, 7, 8, 10});
+  NoteHidden(out, hidden);
 }
 
 void PrintLosses(const Output& out, const v1::GetReportReply& report) {
@@ -394,10 +400,10 @@ absl::Status SummariseRecords(ControlClient& client, v1::GetRecordsRequest reque
   return absl::OkStatus();
 }
 
-void PrintRecords(const Output& out, const v1::GetReportReply& report) {
+void PrintRecords(const Output& out, const v1::GetReportReply& report, bool all) {
   const std::map<Place, v1::SiteCount> sites = RecordSites(report);
   if (sites.empty()) return;
-  PrintSites(out, sites);
+  PrintSites(out, sites, all);
   PrintLosses(out, report);
   PrintSummaries(out, report);
   PrintTimes(out, report);

@@ -16,7 +16,8 @@ absl::Status SummariseRecords(ControlClient& client, v1::GetRecordsRequest reque
                               v1::GetReportReply& report);
 
 // Nothing, if no site writes records.
-void PrintRecords(const Output& out, const v1::GetReportReply& report);
+// `all`: sites of the runtime's own kernels without an event, too.
+void PrintRecords(const Output& out, const v1::GetReportReply& report, bool all);
 
 }  // namespace rjdbi::clients
 

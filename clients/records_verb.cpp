@@ -148,7 +148,10 @@ int Records(const Context& context, const RecordsOptions& options) {
     std::this_thread::sleep_for(kFollowInterval);
   }
   if (damaged > 0) context.out.Warn(absl::StrCat(damaged, " records could not be read"));
-  if (printed == 0) context.out.Note("no records (rjctl report says what was lost, and where)");
+  if (printed == 0)
+    context.out.Note(
+        "no records (--all: of detached attachments, too; rjctl report says what was "
+        "lost, and where)");
   return kOk;
 }
 
