@@ -37,8 +37,14 @@ const std::vector<std::string> kCsvColumns = {"received_unix_ns",
                                               "lanes",
                                               "instruction"};
 
+// The kernel is not told its workgroup's place on this axis: it does not ask.
+constexpr uint32_t kNotTold = ~uint32_t{0};
+
 std::string WorkgroupText(const v1::TraceRecord& record) {
-  return record.workgroup_size() == 0 ? "-" : absl::StrJoin(record.workgroup(), ",");
+  if (record.workgroup_size() == 0) return "-";
+  return absl::StrJoin(record.workgroup(), ",", [](std::string* out, uint32_t id) {
+    absl::StrAppend(out, id == kNotTold ? "-" : absl::StrCat(id));
+  });
 }
 
 std::vector<std::string> TableCells(const v1::TraceRecord& record) {
@@ -60,7 +66,8 @@ std::string Quoted(const std::string& text) {
 
 std::string CsvLine(const v1::TraceRecord& record) {
   const auto workgroup = [&](int i) {
-    return i < record.workgroup_size() ? absl::StrCat(record.workgroup(i)) : "";
+    const bool told = i < record.workgroup_size() && record.workgroup(i) != kNotTold;
+    return told ? absl::StrCat(record.workgroup(i)) : "";
   };
   const std::string lanes =
       absl::StrJoin(record.lanes(), " ", [](std::string* out, const v1::LaneValue& lane) {

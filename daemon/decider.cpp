@@ -77,7 +77,11 @@ DecisionPtr Decider::Share(const std::string& key, DecisionPtr decision) {
 DecisionPtr Decider::FromCache(const std::string& key) {
   const std::string name = DecisionName(key);
   if (DecisionPtr shared = Shared(key)) {
-    store_.Touch(name);
+    if (store_.Contains(name)) {
+      store_.Touch(name);
+    } else {  // evicted, or the disk was full
+      store_.Put(name, std::make_shared<std::string>(Encode(*shared)));
+    }
     return shared;
   }
   const Bytes bytes = store_.Get(name);

@@ -470,10 +470,11 @@ class StateFolder(unittest.TestCase):
             self.assert_serves(daemon.start(), "space|restart")
 
     def test_disk_that_fills_up(self):
-        with self.mounted("size=64k") as daemon:
+        # Room for the database of records and a few decisions.
+        with self.mounted("size=1m") as daemon:
             daemon.start()
             with contextlib.suppress(OSError):
-                (daemon.state / "filler").write_bytes(bytes(64 << 10))
+                (daemon.state / "filler").write_bytes(bytes(1 << 20))
             self.assert_serves(daemon, "No space left on device")
             (daemon.state / "filler").unlink()
             daemon.attach("*", "*", "nop")
