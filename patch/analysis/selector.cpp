@@ -261,7 +261,8 @@ class Parser {
     NodePtr node = Make(Node::Kind::kOffset);
     size_t bad = 0;
     const auto offset = ParseNumber(std::string_view(word.text).substr(kOffsetPrefix.size()), bad);
-    if (!offset) return Fail(word.column + kOffsetPrefix.size() + bad, "an offset in bytes, below 2^64");
+    if (!offset)
+      return Fail(word.column + kOffsetPrefix.size() + bad, "an offset in bytes, below 2^64");
     node->number = *offset;
     return node;
   }

@@ -21,8 +21,8 @@ typedef ulong rjdbi_u64;
 #define RJDBI_PROBE __attribute__((used)) void
 #define RJDBI_INLINE static inline __attribute__((always_inline))
 #define RJDBI_GLOBAL __global
-#define RJDBI_ATOMIC_ADD(p, v)                                                                \
-  (void)__opencl_atomic_fetch_add((__global atomic_ulong*)(p), (v), memory_order_relaxed,     \
+#define RJDBI_ATOMIC_ADD(p, v)                                                            \
+  (void)__opencl_atomic_fetch_add((__global atomic_ulong*)(p), (v), memory_order_relaxed, \
                                   memory_scope_all_svm_devices)
 #else
 typedef unsigned int rjdbi_u32;
