@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "contract/address_map.h"
 #include "contract/admission.h"
 #include "contract/catalogue.h"
@@ -243,16 +244,19 @@ class ToolFile {
   const std::string path_;
 };
 
-// "function file:line" of an address, the file without its folder.
+// "function\nfile:line" of an address, the file without its folder. Not by the tool's
+// --basenames: that is the name as the table has it, which is a whole path where the
+// compiler ran in a folder that shares only the root with the source.
 std::string Symbolized(const Bytes& image, uint64_t vaddr, bool lines_only) {
   const ToolFile file(image);
-  std::string text = Output(absl::StrCat(
-      RJDBI_SYMBOLIZER, " --no-inlines --basenames --obj=", file.path(), " 0x", absl::Hex(vaddr)));
-  if (lines_only) text = text.substr(text.find('\n') + 1);
-  // Without the column, which new code has none of.
-  const size_t end = text.find('\n');
-  const size_t colon = text.rfind(':', lines_only ? end : text.find('\n', end + 1));
-  return text.substr(0, colon);
+  const std::vector<std::string> text =
+      absl::StrSplit(Output(absl::StrCat(RJDBI_SYMBOLIZER, " --no-inlines --obj=", file.path(),
+                                         " 0x", absl::Hex(vaddr))),
+                     '\n');
+  if (text.size() < 2) return "nothing";
+  std::string place = text[1].substr(text[1].rfind('/') + 1);
+  place.resize(place.rfind(':'));  // new code has no column
+  return lines_only ? place : absl::StrCat(text[0], "\n", place);
 }
 
 using LineVariant = std::tuple<std::string, v1::Placement>;  // flags
