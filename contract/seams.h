@@ -24,9 +24,10 @@ std::optional<std::string> SeamHazard(patch::Isa& isa, absl::Span<const uint8_t>
 
 // In a kernel with matrix instructions: too few wait states in front of the first
 // instruction that touches one of `vectors`, which a matrix instruction may be
-// about to write.
+// about to write, or to read. `settled`: of them, those that can be read at once.
 std::optional<std::string> MatrixHazard(patch::Isa& isa, absl::Span<const uint8_t> code,
-                                        const patch::RegisterSet& vectors);
+                                        const patch::RegisterSet& vectors,
+                                        const patch::RegisterSet& settled);
 
 }  // namespace rjdbi::contract
 

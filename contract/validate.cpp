@@ -495,7 +495,14 @@ void Validator::CheckSeam(const SitePlan& plan) {
   if (!hazard && HasMatrixInstructions(*kernel)) {
     RegisterSet vectors = kernel->mentioned();
     vectors.Remove(0, patch::kVgpr0);
-    hazard = MatrixHazard(kernel->isa(), plan.sequence, vectors);
+    // What the site's own instruction reads, the application keeps its distance from.
+    // (A matrix instruction needs less for its addend than others do.)
+    RegisterSet settled;
+    if (plan.instruction < kernel->instructions().size()) {
+      const Instruction& site = kernel->instructions().Shared(plan.instruction);
+      if (!site.mfma) settled = site.uses.get();
+    }
+    hazard = MatrixHazard(kernel->isa(), plan.sequence, vectors, settled);
   }
   if (!hazard || plan.instruction >= kernel->instructions().size()) return;
   Find(StrCat("a sequence keeps no distance: ", *hazard),

@@ -1,8 +1,9 @@
 #include "patch/isa/hazards.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
+
+#include "patch/isa/sequence_flow.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -30,24 +31,6 @@ bool ReadsWide(const Instruction& in) {
     return o.kind == InstructionOperand::Kind::kRegister && !o.is_def && o.reg >= kVgpr0 &&
            o.count > 2;
   });
-}
-
-struct Step {
-  const Instruction* in;
-  uint32_t states;
-};
-
-std::vector<Step> Steps(Isa& isa, absl::Span<const uint8_t> code) {
-  std::vector<Step> out;
-  for (uint64_t offset = 0; offset + 4 <= code.size();) {
-    const Instruction* in = isa.DecodeShared(code, offset);
-    if (in == nullptr) break;
-    uint32_t word = 0;
-    std::memcpy(&word, code.data() + offset, sizeof word);
-    out.push_back({in, WaitStatesOf(*in, word)});
-    offset += in->size;
-  }
-  return out;
 }
 
 }  // namespace
@@ -115,28 +98,29 @@ uint32_t WaitStatesOf(const Instruction& in, uint32_t word) {
 }
 
 uint32_t WaitStatesMissingAhead(Isa& isa, absl::Span<const uint8_t> code) {
-  uint32_t missing = 0, passed = 0;
-  for (const Step& step : Steps(isa, code)) {
+  const std::vector<FlowStep> flow = Flow(isa, code);
+  const std::vector<uint32_t> ahead = StatesAhead(flow);
+  uint32_t missing = 0;
+  for (size_t i = 0; i < flow.size(); ++i) {
     for (const HazardRule& rule : isa.generation().hazards) {
-      if (passed < rule.wait_states && Is(rule.consumer, *step.in)) {
-        missing = std::max(missing, rule.wait_states - passed);
+      if (ahead[i] < rule.wait_states && Is(rule.consumer, *flow[i].in)) {
+        missing = std::max(missing, rule.wait_states - ahead[i]);
       }
     }
-    passed += step.states;
   }
   return missing;
 }
 
 uint32_t WaitStatesMissingBehind(Isa& isa, absl::Span<const uint8_t> code) {
-  uint32_t missing = 0, passed = 0;
-  const std::vector<Step> steps = Steps(isa, code);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+  const std::vector<FlowStep> flow = Flow(isa, code);
+  const std::vector<uint32_t> behind = StatesBehind(flow);
+  uint32_t missing = 0;
+  for (size_t i = 0; i < flow.size(); ++i) {
     for (const HazardRule& rule : isa.generation().hazards) {
-      if (passed < rule.wait_states && Is(rule.producer, *step->in)) {
-        missing = std::max(missing, rule.wait_states - passed);
+      if (behind[i] < rule.wait_states && Is(rule.producer, *flow[i].in)) {
+        missing = std::max(missing, rule.wait_states - behind[i]);
       }
     }
-    passed += step->states;
   }
   return missing;
 }

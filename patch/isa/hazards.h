@@ -29,8 +29,8 @@ bool Is(HazardConsumer consumer, const Instruction& in);
 uint32_t WaitStatesOf(const Instruction& in, uint32_t word);
 
 // Wait states to put in front of `code` so that nothing that may have executed
-// before it is too close, and behind it for what may follow. Whole instructions;
-// at most the highest of the table.
+// before it is too close, and behind it for what may follow, on any path through it.
+// Whole instructions; at most the highest of the table.
 uint32_t WaitStatesMissingAhead(Isa& isa, absl::Span<const uint8_t> code);
 uint32_t WaitStatesMissingBehind(Isa& isa, absl::Span<const uint8_t> code);
 

@@ -437,6 +437,12 @@ std::variant<RecordContent, Refusal> ContentOf(const KernelAnalysis& kernel, uin
   }
   auto* content = std::get_if<RecordContent>(&made);
   if (content == nullptr) return made;
+  const Instruction& in = kernel.instructions().Shared(instruction);
+  if (content->lanes.count > 0 && !in.mfma) {
+    RegisterSet lanes;
+    lanes.Add(content->lanes.first, content->lanes.count);
+    content->lanes_settled = (lanes - in.uses.get()).Empty();
+  }
   RecordLayout& layout = content->layout;
   layout.site = request.record_site;
   layout.wavefront_size = kernel.isa().wavefront_size();

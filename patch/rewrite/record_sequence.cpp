@@ -73,7 +73,8 @@ class Emitter {
   }
 
   std::string_view HeadGuard() const {
-    if (registers_.vgprs_fresh || generation_.mfma_head_guard.empty()) {
+    const bool settled = content_.lanes.count == 0 || content_.lanes_settled;
+    if ((registers_.vgprs_fresh && settled) || generation_.mfma_head_guard.empty()) {
       return generation_.head_guard;
     }
     const auto& instructions = kernel_.instructions();

@@ -57,6 +57,9 @@ struct RecordContent {
   RecordLayout layout;
   std::vector<RecordWord> words;  // at most 4; missing ones stay 0
   RegisterRange lanes;            // vector registers that each lane writes; none: count 0
+  // The site's own instruction reads them: the application keeps the distance from
+  // whatever wrote them.
+  bool lanes_settled = false;
   // Run first; %0, %1, ... are the sample's registers, %p its first pair.
   std::vector<std::string> sample;
   RecordNeeds needs;

@@ -30,8 +30,8 @@ class Code {
     if (bytes.ok()) bytes_ = *bytes;
   }
   std::string Hazard() { return SeamHazard(*isa_, bytes_).value_or(""); }
-  std::string Matrix(const patch::RegisterSet& vectors) {
-    return MatrixHazard(*isa_, bytes_, vectors).value_or("");
+  std::string Matrix(const patch::RegisterSet& vectors, const patch::RegisterSet& settled = {}) {
+    return MatrixHazard(*isa_, bytes_, vectors, settled).value_or("");
   }
 
  private:
@@ -85,6 +85,29 @@ TEST(Seams, WhatIsTooCloseIsFound) {
        "global_atomic_add_x2 v4, v[4:5], s[2:3]\ns_mov_b32 exec_lo, s9\n"
        "s_waitcnt_depctr 0xffe2\ns_mov_b32 null, 0\ns_waitcnt_vscnt null, 0x0",
        "no fence is between global_atomic_add_x2 and s_mov_b32"},
+
+      // A branch is the shorter way: past the wait, or past the fence.
+      {"gfx90a", 64, "s_cbranch_scc1 1\ns_nop 7\nv_readfirstlane_b32 s4, v0\ns_nop 4",
+       "v_readfirstlane_b32 is 1 wait states from the code before it"},
+      {"gfx90a", 64, "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_cbranch_scc1 1\ns_nop 7",
+       "v_readfirstlane_b32 is 1 wait states from the code behind it"},
+      {"gfx90a", 64, "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_cbranch_scc1 0xfffe\ns_nop 3", ""},
+      {"gfx90a", 64, "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_cbranch_scc1 100\ns_nop 3",
+       "v_readfirstlane_b32 is 1 wait states from the code behind it"},
+      {"gfx1100", 32,
+       "s_branch 1\ns_waitcnt_depctr 0x80\nv_mov_b32_e32 v4, 1\ns_waitcnt_depctr 0x80",
+       "no fence is in front of v_mov_b32"},
+      {"gfx1100", 32,
+       "s_waitcnt_depctr 0x80\nv_mov_b32_e32 v4, 1\ns_branch 1\ns_waitcnt_depctr 0x80",
+       "no fence is behind v_mov_b32"},
+      {"gfx1201", 32,
+       "s_wait_alu 0xf19c\ns_mov_b32 s4, 0\ns_branch 1\ns_wait_alu 0xf19c\n"
+       "v_mov_b32_e32 v4, s4\ns_wait_alu 0xf19c",
+       "no fence is between s_mov_b32 and v_mov_b32"},
+      {"gfx1201", 32,
+       "s_wait_alu 0xf19c\nv_mov_b32_e32 v4, s4\ns_mov_b32 s4, 0\ns_cbranch_scc1 0xfffd\n"
+       "s_wait_alu 0xf19c",
+       "no fence is between s_mov_b32 and v_mov_b32"},
   };
   for (const SeamCase& c : cases) {
     const std::string found = Code(c.processor, c.wave, c.text).Hazard();
@@ -106,6 +129,14 @@ TEST(Seams, MatrixResultsAreWaitedFor) {
   EXPECT_EQ(Code("gfx90a", 64, "s_nop 7\ns_nop 7\ns_nop 2\n" + touch).Matrix(four), "");
   EXPECT_EQ(Code("gfx90a", 64, touch).Matrix({}), "") << "nothing that the kernel uses";
   EXPECT_EQ(Code("gfx900", 64, touch).Matrix(four), "") << "no matrix instructions";
+  EXPECT_THAT(Code("gfx90a", 64, touch).Matrix(four, four), HasSubstr("v_mov_b32 is 0"))
+      << "a write may be too early for a matrix instruction that reads";
+  const std::string read = "global_store_dword v4, v4, s[2:3]";
+  EXPECT_THAT(Code("gfx90a", 64, read).Matrix(four), HasSubstr("global_store_dword is 0"));
+  EXPECT_EQ(Code("gfx90a", 64, read).Matrix(four, four), "");
+  // Past the wait.
+  EXPECT_THAT(Code("gfx90a", 64, "s_branch 3\ns_nop 7\ns_nop 7\ns_nop 2\n" + touch).Matrix(four),
+              HasSubstr("v_mov_b32 is 1 wait states"));
 }
 
 // The rewriter's own sequence, its fence taken out: what is emitted is refused.
