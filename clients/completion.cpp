@@ -65,7 +65,8 @@ std::string Bash(const CLI::App& app) {
       "    --placement) COMPREPLY=($(compgen -W 'auto trampoline clone' -- \"$word\")); return ;;\n"
       "    --position) COMPREPLY=($(compgen -W 'before after' -- \"$word\")); return ;;\n"
       "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"
-      "    --socket|--agent|--agent-socket|--output-image|--output-map|--original)"
+      "    --socket|--agent|--agent-socket|--output-image|--output-map|--original"
+      "|--probe-object|--probe-manifest)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    --attachment) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
@@ -87,7 +88,7 @@ std::string Bash(const CLI::App& app) {
       "  fi\n"
       "  case $verb in\n"
       "    run) COMPREPLY=($(compgen -c -f -- \"$word\")) ;;\n"
-      "    admit|kernels|sites|map|unpatch) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+      "    admit|kernels|sites|map|unpatch|check|infer) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
       "    detach) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
       ")\" -- \"$word\")) ;;\n"

@@ -334,6 +334,7 @@ struct CountKey {
 };
 struct CountSum {
   uint64_t count = 0;
+  std::vector<uint64_t> words;  // of a user's probe that has more than one
   std::set<uint64_t> offsets;
   bool final = true;
   std::string instruction;
@@ -351,11 +352,26 @@ std::map<CountKey, CountSum> SumCounts(const v1::GetReportReply& reply, Filter::
               by == Filter::By::kSite ? c.location().kernel_offset() : 0,
               by == Filter::By::kOpcode ? OpcodeOf(c.location()) : ""}];
     sum.count += c.count();
+    sum.words.resize(std::max(sum.words.size(), static_cast<size_t>(c.words_size())));
+    for (int word = 0; word < c.words_size(); ++word) {
+      sum.words[static_cast<size_t>(word)] += c.words(word);
+    }
     sum.offsets.insert(c.location().kernel_offset());
     sum.final = sum.final && c.final();
     sum.instruction = c.location().instruction();
   }
   return sums;
+}
+
+// "12", or of a user's probe "12, 0, 7".
+std::string CountCell(const CountSum& sum) {
+  constexpr size_t kMostWords = 16;  // in a table
+  std::string cell = absl::StrCat(sum.count);
+  for (size_t word = 1; word < std::min(sum.words.size(), kMostWords); ++word) {
+    absl::StrAppend(&cell, ", ", sum.words[word]);
+  }
+  if (sum.words.size() > kMostWords) absl::StrAppend(&cell, ", ...");
+  return cell;
 }
 
 // Some kernel was seen in more than one code object.
@@ -380,12 +396,14 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filte
   size_t hidden = 0;
   for (const auto& [key, sum] : sums) {
     final = final && sum.final;
-    if (!filter.all && sum.count == 0 && RuntimeKernel(key.kernel)) {
+    const bool zero = sum.count == 0 && std::all_of(sum.words.begin(), sum.words.end(),
+                                                    [](uint64_t word) { return word == 0; });
+    if (!filter.all && zero && RuntimeKernel(key.kernel)) {
       ++hidden;
       continue;
     }
     rows.push_back({MarkedId(key.attachment, detached), key.probe,
-                    absl::StrCat(sum.count, sum.final ? "" : "+"), KernelCell(key.kernel),
+                    absl::StrCat(CountCell(sum), sum.final ? "" : "+"), KernelCell(key.kernel),
                     sites ? absl::StrFormat("0x%x", key.offset) : absl::StrCat(sum.offsets.size()),
                     sites ? Printable(sum.instruction) : Printable(key.opcode)});
     if (with_object) rows.back().insert(rows.back().begin() + 4, key.object.substr(0, 12));

@@ -39,6 +39,7 @@ struct Arguments {
   AdmitOptions admit;
   PerturbationOptions perturbation;
   PatchedOptions patched;
+  ProbeOptions probe;
   std::function<int(const Context&)> verb;
 };
 
@@ -65,15 +66,21 @@ void SpecOption(CLI::App* verb, v1::AttachmentSpec& spec, const std::string& key
 }
 
 void AddAttach(CLI::App& app, Arguments& a) {
-  CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels",
-                        [&a](const Context& c) { return Attach(c, a.spec); });
+  CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels", [&a](const Context& c) {
+    return a.spec.probe().empty() ? c.out.FailUsage(
+                                        "attach: --probe, or --probe-object and "
+                                        "--probe-manifest, is required")
+                                  : Attach(c, a.spec);
+  });
   SpecOption(verb, a.spec, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
   SpecOption(verb, a.spec, "sites",
              "ds_*, memory(write) and not lds, entry, exit, block, FILE:LINE, ...", "SELECTOR",
              true);
-  SpecOption(verb, a.spec, "probe", contract::ProbeNames(), "NAME", true);
+  SpecOption(verb, a.spec, "probe", contract::ProbeNames(), "NAME", false);
   SpecOption(verb, a.spec, "register", "With --probe value: s7, s[4:5], v3, vcc, exec, m0, scc",
              "NAME", false);
+  SpecOption(verb, a.spec, "probe-object", "A probe of your own: its object", "FILE", false);
+  SpecOption(verb, a.spec, "probe-manifest", "and its manifest, which names it", "FILE", false);
   SpecOption(verb, a.spec, "position", "before (default) or after each instruction", "WHERE",
              false);
   SpecOption(verb, a.spec, "placement", "auto, trampoline or clone: how kernels run the probe",
@@ -280,6 +287,33 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   });
 }
 
+void AddProbes(CLI::App& app, Arguments& a) {
+  ProbeOptions& p = a.probe;
+  const auto common = [&p](CLI::App* verb) {
+    verb->add_option("OBJECT", p.object, "Compiled device functions")->required();
+    verb->add_option("--entry", p.entry, "The function")->type_name("NAME");
+    verb->add_option("--wavefront-size", p.wavefront_size, "That it is compiled for")
+        ->type_name("LANES")
+        ->check(CLI::IsMember({32, 64}));
+  };
+  CLI::App* verb = Verb(app, a, "check", "What the machine code of a user's probe does",
+                        [&a](const Context& c) { return Check(c, a.probe); });
+  common(verb);
+  verb->add_option("MANIFEST", p.manifest, "Hold it to this");
+  verb = Verb(app, a, "infer", "Write the tightest manifest of a user's probe",
+              [&a](const Context& c) { return Infer(c, a.probe); });
+  common(verb);
+  verb->add_option("--arguments", p.arguments,
+                   "What to pass, in order: address, telemetry, exec, lane, site, wave, a "
+                   "register, a number")
+      ->type_name("LIST")
+      ->delimiter(',');
+  verb->add_option("--name", p.name, "The probe's (default the function's)")->type_name("NAME");
+  verb->add_option("--telemetry-words", p.telemetry_words,
+                   "64-bit words per site (default as many as it uses)")
+      ->type_name("N");
+}
+
 // A parse error, also as JSON when that was asked for.
 int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
@@ -338,11 +372,13 @@ const std::string* NotUtf8(const Arguments& a) {
                                            &a.spec.probe(),
                                            &a.spec.process_glob(),
                                            &a.spec.owner(),
+                                           &a.probe.entry,
+                                           &a.probe.name,
                                            &a.perturbation.spec.kernel_glob(),
                                            &a.perturbation.spec.sites(),
                                            &a.patched.kernel};
   for (const auto* list : {&a.ids, &a.run.attach, &a.admit.attach, &a.perturbation.probes,
-                           &a.perturbation.targets, &a.patched.pcs}) {
+                           &a.perturbation.targets, &a.patched.pcs, &a.probe.arguments}) {
     for (const std::string& text : *list) texts.push_back(&text);
   }
   for (const std::string* text : texts) {
@@ -382,6 +418,7 @@ int Main(int argc, char** argv) {
   AddRunAndAdmit(app, a);
   AddAttach(app, a);
   AddQueries(app, a);
+  AddProbes(app, a);
   try {
     const int own = OwnArguments(argc, argv);
     a.run.command.assign(argv + own, argv + argc);

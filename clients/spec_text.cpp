@@ -1,6 +1,7 @@
 #include "clients/spec_text.h"
 
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "contract/manifest.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -45,6 +47,32 @@ absl::Status SetBudget(v1::Budget& budget, const BudgetOption& option, const std
   return absl::OkStatus();
 }
 
+// A user's probe comes in two files; the manifest names it.
+absl::Status ReadProbeFile(v1::AttachmentSpec& spec, const std::string& key,
+                           const std::string& path) {
+  constexpr size_t kMost = size_t{256} << 10;
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes(kMost + 1, '\0');
+  if (!in) return absl::InvalidArgumentError(absl::StrCat(key, ": ", path, " cannot be read"));
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(in.gcount()));
+  if (bytes.empty() || bytes.size() > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": ", path, " has no bytes, or more than ", kMost));
+  }
+  if (key == "probe-object") {
+    spec.set_probe_object(std::move(bytes));
+    return absl::OkStatus();
+  }
+  const auto manifest = contract::Manifest::Parse(bytes);
+  if (!manifest.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", manifest.status().message()));
+  }
+  if (spec.probe().empty()) spec.set_probe(manifest->proto().probe());
+  spec.set_probe_manifest(std::move(bytes));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Span<const BudgetOption> BudgetOptions() { return kBudgetOptions; }
@@ -60,6 +88,7 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
           {"owner", [](auto& s, const auto& v) { s.set_owner(v); }},
           {"register", [](auto& s, const auto& v) { s.set_value_register(v); }},
       };
+  if (key == "probe-object" || key == "probe-manifest") return ReadProbeFile(spec, key, value);
   if (const auto text = kTexts.find(key); text != kTexts.end()) {
     text->second(spec, value);
     return absl::OkStatus();

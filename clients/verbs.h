@@ -62,6 +62,14 @@ struct PatchedOptions {  // of verbs about a patched object
   std::vector<std::string> pcs;
 };
 
+// rjctl check, infer.
+struct ProbeOptions {
+  std::string object, manifest, entry, name;
+  std::vector<std::string> arguments;
+  uint32_t telemetry_words = 0;  // 0: as many as it uses
+  uint32_t wavefront_size = 0;   // 0: the processor's usual one
+};
+
 int Attach(const Context& context, const v1::AttachmentSpec& spec);
 int Detach(const Context& context, const std::vector<std::string>& ids, bool all);
 int Status(const Context& context, bool all);  // all: every ended process, too
@@ -82,6 +90,8 @@ int Perturbation(const Context& context, const PerturbationOptions& options);
 int Map(const Context& context, const PatchedOptions& options);
 int Unpatch(const Context& context, const PatchedOptions& options);
 int Run(const Context& context, const RunOptions& options);
+int Check(const Context& context, const ProbeOptions& options);
+int Infer(const Context& context, const ProbeOptions& options);
 
 // 0, 3 or 4: see rjctl(1).
 int CoverageExit(const v1::GetCoverageReply& reply);

@@ -29,6 +29,7 @@
 #include "contract/record_layout.h"
 #include "contract/site.h"
 #include "contract/text.h"
+#include "contract/user_probe.h"
 #include "contract/validate.h"
 #include "patch/analysis/equal_counts.h"
 #include "patch/analysis/selector.h"
@@ -100,6 +101,13 @@ std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, cons
     v.set_excerpt(patch::PointAt(spec.sites(), error.column));
     out.push_back(std::move(v));
   }
+  if (BringsProbe(spec)) {
+    auto read = UserProbeFile::Read(spec);
+    if (auto* wrong = std::get_if<std::vector<v1::Violation>>(&read)) {
+      for (v1::Violation& v : *wrong) out.push_back(std::move(v));
+    }
+    return out;
+  }
   const BuiltinProbe* probe = FindProbe(spec.probe());
   if (probe == nullptr) {
     out.push_back(MakeViolation(
@@ -153,6 +161,10 @@ struct Asked {
   patch::RegisterRange value_register;
   bool matched = false;
   bool left_out = false;  // beyond the limit of attachments: see RJD-A009
+  // A user's probe: what `probe` is, and what becomes of it by wavefront size.
+  std::optional<UserProbeFile> file;
+  std::unique_ptr<BuiltinProbe> own;
+  std::map<uint32_t, std::variant<patch::UserProbe, v1::Violation>> bodies;
 };
 
 // How a kernel runs its probes, and why it is no clone.
@@ -186,6 +198,7 @@ class Engine {
   bool ParseObject();
   bool TakePatchesBack();
   void PrepareAttachments();
+  void TakeUserProbe(Asked& a);
   void MatchKernels();
   void JudgeKernel(size_t index);
   void PlanEntry(const KernelAnalysis& kernel);
@@ -246,18 +259,24 @@ class Engine {
   static patch::Position PositionOf(const Asked& a) {
     return contract::PositionOf(a.attachment->spec().position());
   }
-  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t, uint16_t, uint8_t>;
+  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t, uint16_t, uint8_t,
+                              const BuiltinProbe*>;
   // What a sequence at a site depends on.
   static Sequence SequenceKey(const Asked& a) {
     return {a.probe->probe,      PositionOf(a),          a.budget.sgpr.value,
-            a.budget.vgpr.value, a.value_register.first, a.value_register.count};
+            a.budget.vgpr.value, a.value_register.first, a.value_register.count,
+            a.own.get()};
   }
   static bool WritesRecords(const Asked& a) { return patch::WritesRecords(a.probe->probe); }
-  // Of events, or of lost records.
-  static bool HasCounter(const Asked& a) {
-    return a.probe->probe == patch::Probe::kCountWaves ||
-           a.probe->probe == patch::Probe::kCountLanes || WritesRecords(a);
+  // 64-bit words of a site: the count of events, or of lost records; or what the
+  // user's probe keeps there.
+  static uint32_t Words(const Asked& a) {
+    if (a.file) return a.file->manifest().proto().user().telemetry_words();
+    const bool counts =
+        a.probe->probe == patch::Probe::kCountWaves || a.probe->probe == patch::Probe::kCountLanes;
+    return counts || WritesRecords(a) ? 1 : 0;
   }
+  std::variant<patch::UserProbe, v1::Violation>& BodyFor(Asked& a, const KernelAnalysis& kernel);
 
   absl::Span<const uint8_t> bytes_;
   const Policy& policy_;
@@ -365,6 +384,7 @@ void Engine::PrepareAttachments() {
     if (auto s = patch::Selector::Parse(attachment->spec().sites()); s.ok()) {
       a.selector = *std::move(s);
     }
+    if (BringsProbe(attachment->spec())) TakeUserProbe(a);
     a.budget = ComputeBudget(attachment->spec().budget(), policy_);
     a.telemetry.emplace(a.budget);
     a.value_register =
@@ -377,6 +397,29 @@ void Engine::PrepareAttachments() {
     }
     asked_.push_back(std::move(a));
   }
+}
+
+void Engine::TakeUserProbe(Asked& a) {
+  a.probe = nullptr;
+  auto read = UserProbeFile::Read(a.attachment->spec());
+  if (auto* file = std::get_if<UserProbeFile>(&read)) {
+    a.file = std::move(*file);
+    const Manifest& manifest = a.file->manifest();
+    a.own = std::make_unique<BuiltinProbe>(
+        BuiltinProbe{manifest.proto().probe(), patch::Probe::kUser, false, manifest});
+    a.probe = a.own.get();
+  }
+}
+
+// The user's probe for kernels of this wavefront size.
+std::variant<patch::UserProbe, v1::Violation>& Engine::BodyFor(Asked& a,
+                                                               const KernelAnalysis& kernel) {
+  const uint32_t wave = kernel.isa().wavefront_size();
+  auto found = a.bodies.find(wave);
+  if (found == a.bodies.end()) {
+    found = a.bodies.emplace(wave, a.file->For(object_->target(), kernel.isa())).first;
+  }
+  return found->second;
 }
 
 const KernelAnalysis* Engine::Analyse(size_t index) {
@@ -534,6 +577,7 @@ void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
 void Engine::Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation) {
   d->set_outcome(outcome);
   d->clear_counter_index();
+  d->clear_counter_count();
   d->clear_record_layout();
   d->clear_degradations();
   *d->add_violations() = std::move(violation);
@@ -628,6 +672,16 @@ bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, s
     Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, d->site().location()));
     return false;
   }
+  if (a.file) {
+    if (auto* unfit = std::get_if<v1::Violation>(&BodyFor(a, kernel))) {
+      v1::Violation v = *unfit;
+      const v1::Location in_probe = v.location();
+      *v.mutable_location() = d->site().location();
+      v.mutable_location()->MergeFrom(in_probe);
+      Refuse(d, v1::UNSUPPORTED_SITE, std::move(v));
+      return false;
+    }
+  }
   if (!RoomAtSite(a, kernel, i, d)) return false;
   if (WritesRecords(a) && next_record_site_ >= RJDBI_RECORD_MOST_SITES) {
     Refuse(d, v1::UNSUPPORTED_SITE,
@@ -643,7 +697,7 @@ bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, s
   if (!JudgeBudgets(a, kernel, *plan, d)) return false;
   TakeSite(a, kernel, i, *d);
   Degrade(kernel, *plan, d);
-  if (HasCounter(a)) ++next_counter_;
+  next_counter_ += Words(a);
   if (WritesRecords(a)) ++next_record_site_;
   TakePlace(a, place, d);
   candidates_.push_back({index, asked, &kernel, i});
@@ -672,7 +726,8 @@ void Engine::TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i,
 }
 
 void Engine::TakePlace(const Asked& a, const Place& place, v1::Decision* d) {
-  if (HasCounter(a)) d->set_counter_index(place.counter);
+  if (Words(a) > 0) d->set_counter_index(place.counter);
+  if (Words(a) > 1) d->set_counter_count(Words(a));
   if (WritesRecords(a)) d->mutable_record_layout()->set_site(place.record_site);
 }
 
@@ -693,6 +748,9 @@ patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel
   if (const auto entry = entries_.find(kernel.kernel_index()); entry != entries_.end()) {
     request.workgroup_ids = entry->second.workgroup_ids;
     request.reserved = entry->second.kept;
+  }
+  if (a.file) {
+    request.user = &std::get<patch::UserProbe>(a.bodies.at(kernel.isa().wavefront_size()));
   }
   request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
   request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
@@ -741,10 +799,9 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
   const patch::Instruction ins = kernel.instructions()[plan.instruction];
   input.arrived = ins.uses;
   if (PositionOf(a) == patch::Position::kAfter) input.arrived -= ins.defs | ins.partial_defs;
-  if (HasCounter(a)) {  // the site's own counter and nothing else
-    input.telemetry_begin = uint64_t{place.counter} * 8;
-    input.telemetry_end = input.telemetry_begin + 8;
-  }
+  // The site's own words and nothing else.
+  if (Words(a) > 0) input.telemetry_begin = uint64_t{place.counter} * 8;
+  input.telemetry_end = input.telemetry_begin + uint64_t{Words(a)} * 8;
   if (WritesRecords(a)) {
     input.ring_begin = ring_offset_;
     input.ring_half_bytes = policy_.ring_half_bytes;
@@ -807,6 +864,13 @@ void Engine::Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Dec
         plan.record ? "the probe waits for its place in the ring, and so for all vector memory "
                       "operations in flight"
                     : "the probe waits for loads in flight before it uses their registers");
+  }
+  const auto& touched = d->effects().memory();
+  if (plan.probe == patch::Probe::kUser &&
+      std::find(touched.begin(), touched.end(), v1::APPLICATION_MEMORY_WRITE) != touched.end()) {
+    *d->add_degradations() = MakeDegradation(
+        id::kUnprovenStore,
+        "the probe writes memory that is not proven to be its own; its manifest grants that");
   }
   if (plan.record && plan.probe == patch::Probe::kTraceExec && !plan.record->workgroup_id_known) {
     *d->add_degradations() =
@@ -871,7 +935,7 @@ void Engine::RefuseAll(std::string_view id, const std::string& observed, const s
 bool Engine::Renumber() {
   Place next;
   for (const Candidate& c : candidates_) {
-    if (HasCounter(asked_[c.asked])) ++next.counter;
+    next.counter += Words(asked_[c.asked]);
   }
   constexpr uint64_t kAlignment = RJDBI_RING_ALIGNMENT;
   const uint64_t ring = (uint64_t{next.counter} * 8 + kAlignment - 1) / kAlignment * kAlignment;
@@ -882,9 +946,9 @@ bool Engine::Renumber() {
     const Candidate& c = candidates_[i];
     Asked& a = asked_[c.asked];
     v1::Decision* d = decision(c);
-    if (!HasCounter(a)) continue;
+    if (Words(a) == 0) continue;
     const Place place = next;
-    ++next.counter;
+    next.counter += Words(a);
     if (WritesRecords(a)) ++next.record_site;
     if (HoldsPlace(a, *d, place) && !(moved && WritesRecords(a))) continue;
     auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));

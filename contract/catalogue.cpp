@@ -7,6 +7,7 @@
 namespace rjdbi::contract {
 namespace {
 
+using patch::BodyRule;
 using patch::Reason;
 
 constexpr CatalogueEntry kCatalogue[] = {
@@ -102,6 +103,13 @@ constexpr CatalogueEntry kCatalogue[] = {
      "registers can be had for it. Here the records name the wavefront's slot on the GPU alone.",
      "Let the kernel be cloned (--placement auto), or raise --max-sgpr-delta.",
      Reason::kWorkgroupIdLost},
+
+    {"RJD-D005", "the probe writes memory that is not proven to be its own",
+     "A user's probe stores through an address that the engine cannot follow, and its manifest "
+     "grants that (memory: APPLICATION_MEMORY_WRITE). Registers, control flow and everything "
+     "else are proven as for any probe; what the stores do to the application is the word of "
+     "the probe's author.",
+     "Store to the telemetry block at a constant or masked offset, and leave the grant out."},
 
     {"RJD-E001", "the probe changes application state",
      "A register or mode that the application still needs does not hold its original value when "
@@ -370,6 +378,90 @@ constexpr CatalogueEntry kCatalogue[] = {
      "A record names its site in 20 bits, so that one code object can have no more than 1048576 "
      "such sites.",
      "Select fewer sites.", Reason::kTooManyRecordSites},
+
+    {"RJD-U001", "the probe's function has no usable size",
+     "A probe is put in line at every site, and the engine looks at each of its instructions. "
+     "Its size comes from the function's symbol.",
+     "Split the probe, or give it less to do.", Reason::kNone, v1::GAP_KIND_UNSPECIFIED,
+     BodyRule::kSize},
+    {"RJD-U002", "the probe's function needs a linker",
+     "Addresses that a linker or loader would fill in mean something only inside the probe's own "
+     "object: global variables, constants in memory, functions that were not inlined.",
+     "Pass what is needed as arguments, and mark helper functions always_inline.", Reason::kNone,
+     v1::GAP_KIND_UNSPECIFIED, BodyRule::kRelocation},
+    {"RJD-U003", "the probe's function does not decode",
+     "The bytes between the function's start and end must be instructions of the processor that "
+     "its object names, one after the other and nothing else.",
+     "Compile the probe for the processor, with the compiler's defaults.", Reason::kNone,
+     v1::GAP_KIND_UNSPECIFIED, BodyRule::kUndecodable},
+    {"RJD-U004", "control leaves the probe's function",
+     "In line, the code behind the function is the application's. Control may go to instructions "
+     "of the function and to its end, by its return and nothing else.",
+     "Let the function return normally; do not use assembly that branches elsewhere.",
+     Reason::kNone, v1::GAP_KIND_UNSPECIFIED, BodyRule::kControl},
+    {"RJD-U005", "the probe calls, or jumps to a computed address",
+     "What another function does is not known, and a call needs a stack and registers that the "
+     "application may be using.",
+     "Mark the functions that the probe uses always_inline, and turn optimisation on.",
+     Reason::kNone, v1::GAP_KIND_UNSPECIFIED, BodyRule::kCall},
+    {"RJD-U006", "the probe loops",
+     "A wavefront that runs through a site must come out again, and after a number of "
+     "instructions that can be stated. No bound is derived for loops.",
+     "Write the loop out, or have the compiler unroll it.", Reason::kNone, v1::GAP_KIND_UNSPECIFIED,
+     BodyRule::kLoop},
+    {"RJD-U007", "the probe uses the stack or a resource descriptor",
+     "The application's wavefronts have no stack for the probe, and buffer and image resources "
+     "are in registers that only the application fills.",
+     "Turn optimisation on, keep values in few variables, and take no address of a local one.",
+     Reason::kNone, v1::GAP_KIND_UNSPECIFIED, BodyRule::kStack},
+    {"RJD-U008", "the probe uses LDS",
+     "LDS is allocated by the kernel that is running and holds its data.",
+     "Count in the telemetry block instead.", Reason::kNone, v1::GAP_KIND_UNSPECIFIED,
+     BodyRule::kLds},
+    {"RJD-U009", "the probe has an instruction that no probe may have",
+     "Barriers, messages, traps, priorities and hardware registers reach beyond the wavefront or "
+     "change how the application's own instructions work.",
+     "Remove what makes the compiler emit the instruction.", Reason::kNone,
+     v1::GAP_KIND_UNSPECIFIED, BodyRule::kForbidden},
+    {"RJD-U010", "the probe touches a register that it cannot have",
+     "In line the probe's scalar and vector registers are renamed to free ones, and VCC, EXEC, "
+     "M0 and SCC are restored. Others belong to the application or to the calling convention.",
+     "Remove what makes the compiler use the register.", Reason::kNone, v1::GAP_KIND_UNSPECIFIED,
+     BodyRule::kRegister},
+    {"RJD-U011", "the probe reads what no argument gives it",
+     "Functions of the AMDGPU calling convention find workgroup ids, work-item ids, the dispatch "
+     "packet and the stack in fixed registers. At a site in the middle of a kernel these hold "
+     "something else.",
+     "Take the value as an argument, named in the manifest.", Reason::kNone,
+     v1::GAP_KIND_UNSPECIFIED, BodyRule::kInput},
+    {"RJD-U012", "the probe returns while a load is in flight",
+     "A load that completes later would write a register that the application is using again.",
+     "Let the compiler place the waits: do not load by inline assembly.", Reason::kNone,
+     v1::GAP_KIND_UNSPECIFIED, BodyRule::kLoadsLeft},
+    {"RJD-U013", "the probe is compiled for another processor",
+     "Machine code of one processor is not that of another, and code that is compiled for memory "
+     "that may fault or be corrected is compiled differently.",
+     "Compile the probe for the code object's processor, without feature suffixes or with the "
+     "same ones."},
+    {"RJD-U014", "the probe is compiled for another wavefront size",
+     "Masks of lanes, EXEC and VCC are 32 bits wide in one mode and 64 in the other.",
+     "Compile the probe with the kernel's wavefront size and say so in its manifest."},
+    {"RJD-U015", "an argument of the probe does not exist here",
+     "Each argument names a value of the site: the address of a memory instruction, a register "
+     "that the kernel uses. Here there is none, or it cannot be read without disturbing it.",
+     "Select sites that have the value, or ask for another argument.", Reason::kProbeArgument},
+    {"RJD-U016", "the probe's object cannot be read",
+     "A probe comes as a relocatable or linked AMDGPU object, or as an offload bundle of these, "
+     "for processors that the engine has tables for.",
+     "Compile it as docs/user-probes.md shows."},
+    {"RJD-U017", "the probe's manifest cannot be used",
+     "The manifest is a text that names the probe, its function, what to pass to it and what it "
+     "does. Nothing is attached on a guess of what was meant.",
+     "Correct the line that the message names; rjctl infer writes a manifest to start from."},
+    {"RJD-U018", "the manifest speaks of another function",
+     "A manifest is a statement about certain bytes, which it names by their digest. The object "
+     "has no such function, or its function has changed since.",
+     "Read what changed (rjctl check), and write the manifest anew (rjctl infer)."},
 };
 
 const CatalogueEntry& EngineFault() { return *Find(id::kEngineFault); }
@@ -388,6 +480,13 @@ const CatalogueEntry* Find(std::string_view id) {
 const CatalogueEntry& ForReason(patch::Reason reason) {
   for (const CatalogueEntry& e : kCatalogue) {
     if (e.reason == reason && reason != Reason::kNone) return e;
+  }
+  return EngineFault();
+}
+
+const CatalogueEntry& ForRule(BodyRule rule) {
+  for (const CatalogueEntry& e : kCatalogue) {
+    if (e.rule == rule) return e;
   }
   return EngineFault();
 }

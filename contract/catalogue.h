@@ -5,15 +5,17 @@
 //
 // Ids are "RJD-" + a letter + three digits: S site, R register, P placement,
 // O object, E effects, B budget, A attachment, G gap of observation,
-// D degradation. An id is never reused for another meaning.
+// D degradation, U user probe. An id is never reused for another meaning.
 #ifndef CONTRACT_CATALOGUE_H_
 #define CONTRACT_CATALOGUE_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/types/span.h"
 #include "patch/plan/reason.h"
+#include "patch/probe/probe_body.h"
 #include "rjdbi/v1/admission.pb.h"
 #include "rjdbi/v1/contract.pb.h"
 
@@ -26,6 +28,7 @@ struct CatalogueEntry {
   std::string_view next_step;    // an imperative sentence
   patch::Reason reason = patch::Reason::kNone;
   v1::GapKind gap = v1::GAP_KIND_UNSPECIFIED;
+  std::optional<patch::BodyRule> rule = std::nullopt;
 };
 
 // Ids used by name in contract/, daemon/ and clients/.
@@ -71,15 +74,22 @@ inline constexpr std::string_view kDrainsWaits = "RJD-D001";
 inline constexpr std::string_view kOccupancyFalls = "RJD-D002";
 inline constexpr std::string_view kSplitsClause = "RJD-D003";
 inline constexpr std::string_view kWorkgroupUnknown = "RJD-D004";
+inline constexpr std::string_view kUnprovenStore = "RJD-D005";
+inline constexpr std::string_view kProbeTarget = "RJD-U013";
+inline constexpr std::string_view kProbeWavefrontSize = "RJD-U014";
+inline constexpr std::string_view kProbeObject = "RJD-U016";
+inline constexpr std::string_view kProbeManifest = "RJD-U017";
+inline constexpr std::string_view kProbeFunction = "RJD-U018";
 }  // namespace id
 
 // The whole catalogue, ordered by id.
 absl::Span<const CatalogueEntry> All();
 // nullptr: no such id. Case matters.
 const CatalogueEntry* Find(std::string_view id);
-// The entry of a reason or gap. Every value but "none" has one; for "none", or
-// a value unknown to this build, the engine-fault entry.
+// The entry of a reason, of a rule for users' probes, or of a gap. Every value but "none" has one;
+// for "none", or a value unknown to this build, the engine-fault entry.
 const CatalogueEntry& ForReason(patch::Reason reason);
+const CatalogueEntry& ForRule(patch::BodyRule rule);
 const CatalogueEntry& ForGap(v1::GapKind kind);
 
 // A complete violation: next step, and message if none is given, come from the

@@ -24,6 +24,7 @@ constexpr Group kGroups[] = {
     {'P', "Placement"},
     {'R', "Registers"},
     {'S', "Sites"},
+    {'U', "Users' probes"},
 };
 
 // scdoc gives underscores, asterisks and brackets-at-line-start a meaning.

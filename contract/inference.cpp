@@ -36,17 +36,27 @@ struct Value {
     kTelemetryLo,
     kTelemetryHi,
     kSavedScc,
-    kUpTo,   // any number from 0 to data
-    kSubset  // of the bits of data
+    kUpTo,    // any number from 0 to data
+    kSubset,  // of the bits of data
+    kLanes,   // a set of lanes, `id` of the lineage
+    kCarry    // out of the low half of sum `id`
   };
   Kind kind = Kind::kUnknown;
   uint64_t data = 0;  // register, constant, addend, bound or bits
+  // A telemetry address and what was added to it: a number up to `more`, sum `id`.
+  uint64_t more = 0;
+  // Low bits of a bounded number, or of what was added, that are 0.
+  uint8_t zeros = 0;
+  uint32_t id = 0;
 
   static Value Original(uint16_t reg) { return {Kind::kOriginal, reg}; }
   static Value Constant(uint32_t v) { return {Kind::kConstant, v}; }
   // Unknown when the bound says nothing.
-  static Value UpTo(uint64_t v) {
-    return v >= ~uint32_t{0} ? Value{} : v == 0 ? Constant(0) : Value{Kind::kUpTo, v};
+  static Value UpTo(uint64_t v, unsigned zeros = 0) {
+    if (v == 0) return Constant(0);
+    Value made{Kind::kUpTo, std::min<uint64_t>(v, ~uint32_t{0})};
+    made.zeros = static_cast<uint8_t>(std::min(zeros, 31u));
+    return v >= ~uint32_t{0} && zeros == 0 ? Value{} : made;
   }
   static Value Subset(uint64_t v) { return {Kind::kSubset, v}; }
   // The largest number that it can be.
@@ -54,19 +64,68 @@ struct Value {
     if (kind == Kind::kConstant || kind == Kind::kUpTo || kind == Kind::kSubset) return data;
     return std::nullopt;
   }
+  unsigned Zeros() const {
+    if (kind == Kind::kUpTo) return zeros;
+    if (!Most()) return 0;
+    return data == 0 ? 32 : static_cast<unsigned>(std::countr_zero(data));
+  }
   bool IsConstant(uint32_t v) const { return kind == Kind::kConstant && data == v; }
   friend bool operator==(const Value& a, const Value& b) {
     // Two unknowns are not known to be equal, nor two bounded numbers.
     const bool definite = a.kind != Kind::kUnknown && a.kind != Kind::kUpTo;
-    return definite && a.kind != Kind::kSubset && a.kind == b.kind && a.data == b.data;
+    return definite && a.kind != Kind::kSubset && a.kind == b.kind && a.data == b.data &&
+           a.more == b.more && a.zeros == b.zeros && a.id == b.id;
   }
-  // What holds of both.
-  static Value Common(const Value& a, const Value& b) {
+};
+
+// Where sets of lanes come from: each is part of its parent. Only ever grows.
+class Lineage {
+ public:
+  // Unknown when nothing is known of the parent either.
+  Value PartOf(const Value& parent) {
+    if (parent.kind == Value::Kind::kConstant || parent.kind == Value::Kind::kSubset) {
+      return Value::Subset(parent.data);
+    }
+    if (parent.kind != Value::Kind::kLanes && !IsExec(parent)) return {};
+    parents_.push_back(parent);
+    Value made;
+    made.kind = Value::Kind::kLanes;
+    made.id = static_cast<uint32_t>(parents_.size() - 1);
+    return made;
+  }
+  static bool IsExec(const Value& v) {
+    return v == Value::Original(kExecLo) || v == Value::Original(kExecHi);
+  }
+  bool Within(const Value& a, const Value& b) const {
+    if (b.IsConstant(~0u) || a.IsConstant(0)) return true;
+    const bool known = a.kind == Value::Kind::kConstant || a.kind == Value::Kind::kSubset;
+    if (known && b.kind == Value::Kind::kConstant && (a.data & ~b.data) == 0) return true;
+    for (const Value* at = &a;; at = &parents_[at->id]) {
+      if (*at == b) return true;
+      if (at->kind != Value::Kind::kLanes) return false;
+    }
+  }
+  // The closest set that both are part of; unknown if there is none.
+  Value Around(const Value& a, const Value& b) const {
+    if (Within(a, b)) return b;
+    for (const Value* at = &a;; at = &parents_[at->id]) {
+      if (at->kind != Value::Kind::kUnknown && Within(b, *at)) return *at;
+      if (at->kind != Value::Kind::kLanes) return {};
+    }
+  }
+  // What holds of either.
+  Value Common(const Value& a, const Value& b) {
     if (a == b) return a;
-    const bool subsets = a.kind == Kind::kSubset || b.kind == Kind::kSubset;
-    if (!a.Most() || !b.Most()) return {};
-    return subsets ? Subset(a.data | b.data) : UpTo(std::max(a.data, b.data));
+    const bool subsets = a.kind == Value::Kind::kSubset || b.kind == Value::Kind::kSubset;
+    if (a.Most() && b.Most()) {
+      if (subsets) return Value::Subset(a.data | b.data);
+      return Value::UpTo(std::max(a.data, b.data), std::min(a.Zeros(), b.Zeros()));
+    }
+    return PartOf(Around(a, b));
   }
+
+ private:
+  std::vector<Value> parents_;
 };
 
 // The lanes for which something holds.
@@ -75,13 +134,8 @@ struct Mask {
   bool wave64 = true;
 };
 
-bool WordWithin(const Value& a, const Value& b) {
-  if (a == b || b.IsConstant(~0u) || a.IsConstant(0)) return true;
-  const bool known = a.kind == Value::Kind::kConstant || a.kind == Value::Kind::kSubset;
-  return known && b.kind == Value::Kind::kConstant && (a.data & ~b.data) == 0;
-}
-bool Within(const Mask& a, const Mask& b) {
-  return WordWithin(a.lo, b.lo) && (!a.wave64 || WordWithin(a.hi, b.hi));
+bool Within(const Mask& a, const Mask& b, const Lineage& lineage) {
+  return lineage.Within(a.lo, b.lo) && (!a.wave64 || lineage.Within(a.hi, b.hi));
 }
 
 constexpr uint64_t kCounterStep = 8;                   // bytes
@@ -120,18 +174,20 @@ const State& InitialState() {
   return initial;
 }
 
-bool SameMask(const Mask& a, const Mask& b) { return Within(a, b) && Within(b, a); }
+bool SameMask(const Mask& a, const Mask& b, const Lineage& lineage) {
+  return Within(a, b, lineage) && Within(b, a, lineage);
+}
 
 // Where two paths meet, only what both agree on is known.
-void Join(State* into, const State& other) {
+void Join(State* into, const State& other, Lineage& lineage) {
   for (uint16_t r = 0; r < kNumRegisters; ++r) {
     Cell& a = into->cells[r];
     const Cell& b = other.cells[r];
     const bool same = a.value == b.value && a.everywhere == b.everywhere &&
-                      (a.everywhere || SameMask(a.mask, b.mask));
+                      (a.everywhere || SameMask(a.mask, b.mask, lineage));
     const bool rest_original = a.rest_original && b.rest_original;
     if (!same && !IsVector(r)) {
-      a = {Value::Common(a.value, b.value), {}, rest_original, true};
+      a = {lineage.Common(a.value, b.value), {}, rest_original, true};
     } else if (!same) {
       a = {Value{}, {}, rest_original, false};
     }
@@ -258,12 +314,23 @@ class Interpreter {
   bool StepArithmetic(State* s, const Instruction& ins, std::string_view op);
   bool StepFirstLane(State* s, const Instruction& ins, std::string_view op);
   bool StepCompareExec(State* s, const Instruction& ins, std::string_view op);
+  bool StepCompare(State* s, const Instruction& ins, std::string_view op);
+  bool StepLanes(State* s, const Instruction& ins, std::string_view op);
+  bool StepSaveLanes(State* s, const Instruction& ins, std::string_view op);
+  bool StepAddress(State* s, const Instruction& ins, std::string_view op);
+  bool StepAddLow(State* s, const Instruction& ins);
+  bool StepAddHigh(State* s, const Instruction& ins);
+  bool StepAddWide(State* s, const Instruction& ins, std::string_view op);
+  void WriteLanes(State* s, const InstructionOperand& dst, const Value& lo, const Value& hi);
+  bool WriteSum(State* s, uint16_t reg, const Value& lo, const Value& hi, const Value& number,
+                uint64_t factor, unsigned shift);
   void NoteComing(State* s, const Instruction& ins, std::string_view op);
   void NoteMemory(State* s, const Instruction& ins, std::string_view op);
   void NoteTelemetryAccess(State* s, const Instruction& ins, std::string_view op);
   // Bytes from the buffer's start at which an access begins, at least and at most.
   struct Offsets {
     int64_t least = 0, most = 0;
+    unsigned zeros = 32;  // low bits that all of them share with the least
   };
   std::optional<Offsets> TelemetryOffset(const State& s, const Instruction& ins) const;
   std::string OutsideOf(const Instruction& ins, const Offsets& at, uint32_t bytes) const;
@@ -284,6 +351,8 @@ class Interpreter {
   const InferenceInput& in_;
   Isa& isa_;
   Inference out_;
+  Lineage lineage_;
+  std::vector<uint32_t> sums_ = {0};  // by id: the sum that was added to
   const Instruction* current_ = nullptr;
   std::map<uint64_t, State> joins_;
   std::set<uint64_t> starts_;
@@ -312,7 +381,7 @@ void Interpreter::Observe(Observation::Kind kind, int value, std::string name, s
 // A vector register's value as seen by the lanes that are active now.
 Value Interpreter::Read(const State& s, uint16_t reg) const {
   const Cell& c = s.cells[reg];
-  if (!IsVector(reg) || c.everywhere || Within(ExecMask(s), c.mask)) return c.value;
+  if (!IsVector(reg) || c.everywhere || Within(ExecMask(s), c.mask, lineage_)) return c.value;
   return {};
 }
 
@@ -328,7 +397,7 @@ void Interpreter::Write(State* s, uint16_t reg, Value value) {
   }
   const Mask exec = ExecMask(*s);
   const bool untouched = c.everywhere && c.value == Value::Original(reg);
-  const bool covers = untouched || (!c.everywhere && Within(c.mask, exec));
+  const bool covers = untouched || (!c.everywhere && Within(c.mask, exec, lineage_));
   const bool restores = value == Value::Original(reg) && covers && c.rest_original;
   if (restores) {
     c = {value, {}, true, true};
@@ -443,7 +512,55 @@ bool Interpreter::StepSaveExec(State* s, const Instruction& ins, std::string_vie
 bool Interpreter::StepKnown(State* s, const Instruction& ins, std::string_view op) {
   return StepMove(s, ins, op) || StepSccIdiom(s, ins, op) || StepLane(s, ins, op) ||
          StepSaveExec(s, ins, op) || StepArithmetic(s, ins, op) || StepFirstLane(s, ins, op) ||
-         StepCompareExec(s, ins, op);
+         StepCompareExec(s, ins, op) || StepCompare(s, ins, op) || StepLanes(s, ins, op) ||
+         StepSaveLanes(s, ins, op) || StepAddress(s, ins, op);
+}
+
+// Numbers that an instruction is given, each at most its bound.
+struct Bounded {
+  uint64_t most = ~uint32_t{0};
+  unsigned zeros = 0;
+};
+
+// What 32-bit vector arithmetic makes of bounded numbers; nullopt: nothing known.
+std::optional<Bounded> Arithmetic(std::string_view op, const Bounded& a, const Bounded& b,
+                                  const Bounded& c, std::optional<uint64_t> a_constant,
+                                  std::optional<uint64_t> b_constant,
+                                  std::optional<uint64_t> c_constant, bool wave64) {
+  constexpr uint64_t kAll = ~uint32_t{0};
+  const auto low = [](unsigned x, unsigned y) { return std::min(x, y); };
+  const auto ones = [](uint64_t most) { return std::bit_ceil(most + 1) - 1; };
+  if (op == "v_and_b32") return Bounded{std::min(a.most, b.most), std::max(a.zeros, b.zeros)};
+  if (op == "v_or_b32") return Bounded{ones(std::max(a.most, b.most)), low(a.zeros, b.zeros)};
+  if (op == "v_min_u32") return Bounded{std::min(a.most, b.most), low(a.zeros, b.zeros)};
+  if (op == "v_add_u32" || op == "v_add_nc_u32") {
+    return Bounded{a.most + b.most, low(a.zeros, b.zeros)};
+  }
+  if (op == "v_mul_u32_u24" || op == "v_mul_lo_u32") {
+    return Bounded{a.most * b.most, a.zeros + b.zeros};
+  }
+  if (op == "v_lshlrev_b32" && a_constant && *a_constant < 32) {
+    return Bounded{b.most << *a_constant, b.zeros + static_cast<unsigned>(*a_constant)};
+  }
+  if (op == "v_lshrrev_b32" && a_constant && *a_constant < 32) {
+    return Bounded{b.most >> *a_constant, 0};
+  }
+  if (op == "v_bfe_u32" && c_constant && *c_constant < 32) {
+    return Bounded{(uint64_t{1} << *c_constant) - 1, 0};
+  }
+  if (op == "v_lshl_add_u32" && b_constant && *b_constant < 32) {
+    return Bounded{(a.most << *b_constant) + c.most,
+                   low(a.zeros + static_cast<unsigned>(*b_constant), c.zeros)};
+  }
+  if (op == "v_lshl_or_b32" && b_constant && *b_constant < 32) {
+    return Bounded{ones(std::max(a.most << *b_constant, c.most)),
+                   low(a.zeros + static_cast<unsigned>(*b_constant), c.zeros)};
+  }
+  // Of 32 lanes those below one's own; all of them for the upper half.
+  if (op == "v_mbcnt_lo_u32_b32") return Bounded{b.most + (wave64 ? 32 : 31), 0};
+  if (op == "v_mbcnt_hi_u32_b32") return Bounded{b.most + 31, 0};
+  if (op == "v_bcnt_u32_b32") return Bounded{std::min(b.most + 32, kAll), 0};
+  return std::nullopt;
 }
 
 // Vector arithmetic on bounded numbers. Forms with modifiers that matter (DPP, SDWA,
@@ -451,33 +568,253 @@ bool Interpreter::StepKnown(State* s, const Instruction& ins, std::string_view o
 bool Interpreter::StepArithmetic(State* s, const Instruction& ins, std::string_view op) {
   const auto& ops = ins.operands;
   if (ops.size() < 3 || !ops[0].is_def || !IsVector(ops[0].reg) || ops[0].count != 1) return false;
-  const auto most = [&](size_t i) { return Operand(*s, ops[i], 0).Most(); };
-  const auto a = most(1), b = most(2);
-  std::optional<uint64_t> result;
-  if (op == "v_and_b32" && ops.size() == 3) {
-    if (!a && !b) return false;
-    result = std::min(a.value_or(~uint32_t{0}), b.value_or(~uint32_t{0}));
-  } else if (op == "v_lshl_add_u32" && ops.size() == 4) {
-    const Value shift = Operand(*s, ops[2], 0);
-    const auto c = most(3);
-    if (!a || !c || shift.kind != Value::Kind::kConstant || shift.data > 31) return false;
-    result = (*a << shift.data) + *c;
-  } else if (op == "v_lshlrev_b32" && ops.size() == 3) {
-    const Value shift = Operand(*s, ops[1], 0);
-    if (!b || shift.kind != Value::Kind::kConstant || shift.data > 31) return false;
-    result = *b << shift.data;
-  } else if (op == "v_mbcnt_lo_u32_b32" && ops.size() == 3) {
-    // Of 32 lanes those below one's own; all of them for the upper half.
-    if (!b) return false;
-    result = *b + (wave64() ? 32 : 31);
-  } else if (op == "v_mbcnt_hi_u32_b32" && ops.size() == 3) {
-    if (!b) return false;
-    result = *b + 31;
-  } else {
+  const bool three = op == "v_bfe_u32" || StartsWith(op, "v_lshl_add_u32") || op == "v_lshl_or_b32";
+  const size_t plain = three ? 4 : 3;
+  // gfx9's additions have a bit for saturation behind the operands.
+  const bool clamp = ops.size() == plain + 1 && (op == "v_add_u32" || op == "v_add_nc_u32") &&
+                     ops[plain].kind == InstructionOperand::Kind::kImmediate && ops[plain].imm == 0;
+  if (ops.size() != plain && !clamp) return false;
+  Bounded bounded[3];
+  std::optional<uint64_t> constant[3];
+  for (size_t i = 0; i + 1 < plain; ++i) {
+    const Value v = Operand(*s, ops[i + 1], 0);
+    if (v.Most()) bounded[i] = {*v.Most(), v.Zeros()};
+    if (v.kind == Value::Kind::kConstant) constant[i] = v.data;
+  }
+  const auto made = Arithmetic(op, bounded[0], bounded[1], bounded[2], constant[0], constant[1],
+                               constant[2], wave64());
+  if (!made) return false;
+  // What goes over the top wraps: the bound says nothing then, its low bits stay.
+  Write(s, ops[0].reg, Value::UpTo(made->most, made->zeros));
+  return true;
+}
+
+void Interpreter::WriteLanes(State* s, const InstructionOperand& dst, const Value& lo,
+                             const Value& hi) {
+  Write(s, dst.reg, lo);
+  if (dst.count > 1) Write(s, static_cast<uint16_t>(dst.reg + 1), hi);
+}
+
+// v_cmp sets bits of active lanes alone.
+bool Interpreter::StepCompare(State* s, const Instruction& ins, std::string_view op) {
+  if (!StartsWith(op, "v_cmp_")) return false;
+  const Mask exec = ExecMask(*s);
+  unsigned word = 0;
+  bool scalar = true;
+  const RegisterSet results = ins.defs | ins.partial_defs;
+  results.ForEach([&](uint16_t reg) { scalar &= IsSgpr(reg) || reg == kVccLo || reg == kVccHi; });
+  if (!scalar || results.Count() != (wave64() ? 2u : 1u)) return false;
+  results.ForEach(
+      [&](uint16_t reg) { Write(s, reg, lineage_.PartOf(word++ == 0 ? exec.lo : exec.hi)); });
+  return true;
+}
+
+// Scalar logic on sets of lanes.
+bool Interpreter::StepLanes(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  const bool wide = EndsWith(op, "_b64");
+  if ((!wide && !EndsWith(op, "_b32")) || ops.size() != 3 || !ops[0].is_def ||
+      ops[0].kind != InstructionOperand::Kind::kRegister || IsVector(ops[0].reg) ||
+      ops[0].count != (wide ? 2 : 1)) {
     return false;
   }
-  Write(s, ops[0].reg, Value::UpTo(*result));
+  const std::string_view what = op.substr(0, op.size() - 4);
+  const bool without = what == "s_andn2" || what == "s_and_not1";
+  if (what != "s_and" && what != "s_or" && what != "s_xor" && !without) return false;
+  Value made[2];
+  for (unsigned w = 0; w < ops[0].count; ++w) {
+    const Value a = Operand(*s, ops[1], w), b = Operand(*s, ops[2], w);
+    if (what == "s_and") {
+      made[w] = lineage_.Within(a, b) ? a : lineage_.Within(b, a) ? b : lineage_.PartOf(a);
+      if (made[w].kind == Value::Kind::kUnknown) made[w] = lineage_.PartOf(b);
+    } else if (what == "s_or") {
+      made[w] = lineage_.Within(a, b)   ? b
+                : lineage_.Within(b, a) ? a
+                                        : lineage_.PartOf(lineage_.Around(a, b));
+    } else if (what == "s_xor") {
+      made[w] = lineage_.PartOf(lineage_.Around(a, b));
+    } else {
+      made[w] = lineage_.PartOf(a);
+    }
+  }
+  WriteLanes(s, ops[0], made[0], made[1]);
+  Write(s, kScc, {});
   return true;
+}
+
+// EXEC goes to a register, and what logic makes of it to EXEC.
+bool Interpreter::StepSaveLanes(State* s, const Instruction& ins, std::string_view op) {
+  const size_t at = op.find("_saveexec_b");
+  const auto& ops = ins.operands;
+  if (at == std::string_view::npos || ops.size() != 2 || !ops[0].is_def ||
+      ops[0].kind != InstructionOperand::Kind::kRegister || ops[0].count != (wave64() ? 2 : 1)) {
+    return false;
+  }
+  const std::string_view what = op.substr(0, at);
+  Value old[2], made[2];
+  for (unsigned w = 0; w < ops[0].count; ++w) {
+    old[w] = s->cells[kExecLo + w].value;
+    const Value from = Operand(*s, ops[1], w);
+    if (what == "s_and") {
+      made[w] = lineage_.Within(from, old[w])   ? from
+                : lineage_.Within(old[w], from) ? old[w]
+                                                : lineage_.PartOf(old[w]);
+    } else if (what == "s_or") {
+      made[w] =
+          lineage_.Within(old[w], from) ? from : lineage_.PartOf(lineage_.Around(from, old[w]));
+    } else if (what == "s_xor") {
+      made[w] = lineage_.PartOf(lineage_.Around(from, old[w]));
+    } else if (what == "s_andn2" || what == "s_and_not1") {
+      made[w] = lineage_.PartOf(from);
+    } else if (what == "s_andn1" || what == "s_and_not0") {
+      made[w] = lineage_.PartOf(old[w]);
+    }
+  }
+  WriteLanes(s, ops[0], old[0], old[1]);
+  Write(s, kExecLo, made[0]);
+  if (wave64()) Write(s, kExecHi, made[1]);
+  Write(s, kScc, {});
+  return true;
+}
+
+// ---- Addresses in the telemetry block -------------------------------------------------
+
+// address + number * factor << shift, into a pair, if it is known to be that.
+bool Interpreter::WriteSum(State* s, uint16_t reg, const Value& lo, const Value& hi,
+                           const Value& number, uint64_t factor, unsigned shift) {
+  const bool address = lo.kind == Value::Kind::kTelemetryLo &&
+                       hi.kind == Value::Kind::kTelemetryHi && lo.data == hi.data &&
+                       lo.id == hi.id && lo.more == hi.more && lo.zeros == hi.zeros;
+  if (!address || !number.Most() || shift > 31 || factor > ~uint32_t{0}) return false;
+  const uint64_t most = (*number.Most() * factor) << shift;
+  if (most > ~uint32_t{0} || lo.more + most > ~uint32_t{0}) return false;
+  Value sum = lo;
+  sum.more += most;
+  const unsigned zeros = std::min<unsigned>(
+      number.Zeros() + shift + static_cast<unsigned>(std::countr_zero(factor | uint64_t{1} << 32)),
+      32);
+  sum.zeros = static_cast<uint8_t>(lo.id == 0 ? zeros : std::min<unsigned>(lo.zeros, zeros));
+  sum.id = static_cast<uint32_t>(sums_.size());
+  sums_.push_back(lo.id);
+  Write(s, reg, sum);
+  sum.kind = Value::Kind::kTelemetryHi;
+  Write(s, static_cast<uint16_t>(reg + 1), sum);
+  return true;
+}
+
+// Low half of an addition: its carry is remembered with it.
+bool Interpreter::StepAddLow(State* s, const Instruction& ins) {
+  const auto& ops = ins.operands;
+  const bool named = ops.size() > 1 && ops[1].is_def;
+  const size_t first = named ? 2 : 1;
+  const bool clamp = ops.size() == first + 3 && ops[first + 2].imm == 0 &&
+                     ops[first + 2].kind == InstructionOperand::Kind::kImmediate;
+  if (!ops[0].is_def || (ops.size() != first + 2 && !clamp)) return false;
+  Value a = Operand(*s, ops[first], 0), b = Operand(*s, ops[first + 1], 0);
+  if (b.kind == Value::Kind::kTelemetryLo) std::swap(a, b);
+  if (a.kind != Value::Kind::kTelemetryLo || !b.Most()) return false;
+  Value sum = a;
+  sum.more += *b.Most();
+  if (sum.more > ~uint32_t{0}) return false;
+  const unsigned zeros = b.Zeros();
+  sum.zeros = static_cast<uint8_t>(a.id == 0 ? zeros : std::min<unsigned>(a.zeros, zeros));
+  sum.id = static_cast<uint32_t>(sums_.size());
+  sums_.push_back(a.id);
+  Value carry = sum;
+  carry.kind = Value::Kind::kCarry;
+  WriteUnknown(s, ins.defs | ins.partial_defs, {});
+  Write(s, ops[0].reg, sum);
+  const uint16_t mask = named ? ops[1].reg : static_cast<uint16_t>(kVccLo);
+  for (unsigned w = 0; w < (wave64() ? 2u : 1u); ++w) {
+    Write(s, static_cast<uint16_t>(mask + w), carry);
+  }
+  return true;
+}
+
+// High half: the address's, nothing, and the carry out of its own low half.
+bool Interpreter::StepAddHigh(State* s, const Instruction& ins) {
+  const auto& ops = ins.operands;
+  const bool named = ops.size() > 1 && ops[1].is_def;
+  const size_t first = named ? 2 : 1;
+  if (!ops[0].is_def || ops.size() < first + 2) return false;
+  Value a = Operand(*s, ops[first], 0), b = Operand(*s, ops[first + 1], 0);
+  if (b.kind == Value::Kind::kTelemetryHi) std::swap(a, b);
+  if (a.kind != Value::Kind::kTelemetryHi || !b.IsConstant(0)) return false;
+  uint16_t mask = kVccLo;
+  size_t end = first + 2;
+  if (named) {
+    if (ops.size() < first + 3 || ops[first + 2].kind != InstructionOperand::Kind::kRegister) {
+      return false;
+    }
+    mask = ops[first + 2].reg;
+    ++end;
+  }
+  const bool clamp = ops.size() == end + 1 && ops[end].imm == 0 &&
+                     ops[end].kind == InstructionOperand::Kind::kImmediate;
+  if (ops.size() != end && !clamp) return false;
+  const Value carry = s->cells[mask].value;
+  if (carry.kind != Value::Kind::kCarry || carry.data != a.data || sums_[carry.id] != a.id) {
+    return false;
+  }
+  if (wave64() && !(s->cells[mask + 1].value == carry)) return false;
+  Value sum = carry;
+  sum.kind = Value::Kind::kTelemetryHi;
+  WriteUnknown(s, ins.defs | ins.partial_defs, {});
+  Write(s, ops[0].reg, sum);
+  return true;
+}
+
+// Whole 64-bit operations.
+bool Interpreter::StepAddWide(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  if (ops.size() < 3 || !ops[0].is_def || ops[0].count != 2) return false;
+  const auto word = [&](size_t i, unsigned w) { return Operand(*s, ops[i], w); };
+  if (op == "v_lshlrev_b64" || op == "v_lshlrev_b64_e64") {
+    const Value shift = word(1, 0), number = word(2, 0);
+    const bool small = ops.size() == 3 && shift.kind == Value::Kind::kConstant && shift.data < 32 &&
+                       number.Most() && word(2, 1).IsConstant(0) &&
+                       (*number.Most() << shift.data) <= ~uint32_t{0};
+    if (!small) return false;
+    const Value made = Value::UpTo(*number.Most() << shift.data,
+                                   number.Zeros() + static_cast<unsigned>(shift.data));
+    Write(s, ops[0].reg, made);
+    Write(s, static_cast<uint16_t>(ops[0].reg + 1), Value::Constant(0));
+    return true;
+  }
+  if (op == "v_lshl_add_u64" && ops.size() == 4) {
+    const Value shift = word(2, 0);
+    if (shift.kind != Value::Kind::kConstant || shift.data > 31) return false;
+    const auto by = static_cast<unsigned>(shift.data);
+    if (word(1, 1).IsConstant(0) &&
+        WriteSum(s, ops[0].reg, word(3, 0), word(3, 1), word(1, 0), 1, by)) {
+      return true;
+    }
+    return by == 0 && word(3, 1).IsConstant(0) &&
+           WriteSum(s, ops[0].reg, word(1, 0), word(1, 1), word(3, 0), 1, 0);
+  }
+  if (op == "v_mad_u64_u32" && ops.size() >= 5 && ops[1].is_def && ops[4].count == 2) {
+    const Value a = word(2, 0), b = word(3, 0), lo = word(4, 0), hi = word(4, 1);
+    const bool left = a.kind == Value::Kind::kConstant;
+    if (!left && b.kind != Value::Kind::kConstant) return false;
+    const Value& number = left ? b : a;
+    const uint64_t factor = left ? a.data : b.data;
+    const bool clamp =
+        ops.size() == 6 && ops[5].kind == InstructionOperand::Kind::kImmediate && ops[5].imm == 0;
+    if (ops.size() != 5 && !clamp) return false;
+    const RegisterSet carry = ins.defs | ins.partial_defs;
+    if (!WriteSum(s, ops[0].reg, lo, hi, number, factor, 0)) return false;
+    RegisterSet pair;
+    pair.Add(ops[0].reg, 2);
+    WriteUnknown(s, carry, pair);
+    return true;
+  }
+  return false;
+}
+
+bool Interpreter::StepAddress(State* s, const Instruction& ins, std::string_view op) {
+  if (op == "v_add_co_u32") return StepAddLow(s, ins);
+  if (op == "v_addc_co_u32" || op == "v_add_co_ci_u32") return StepAddHigh(s, ins);
+  return StepAddWide(s, ins, op);
 }
 
 // With no lane active lane 0 is read, of which nothing is known.
@@ -502,15 +839,10 @@ bool Interpreter::StepCompareExec(State* s, const Instruction& ins, std::string_
   if (!StartsWith(op, "v_cmpx_")) return false;
   const Mask before = ExecMask(*s);
   WriteUnknown(s, ins.defs | ins.partial_defs, {});
-  const auto narrowed = [](const Value& v) {
-    return v.kind == Value::Kind::kConstant || v.kind == Value::Kind::kSubset
-               ? Value::Subset(v.data)
-               : Value{};
-  };
-  s->cells[kExecLo] = {narrowed(before.lo), {}, true, true};
+  s->cells[kExecLo] = {lineage_.PartOf(before.lo), {}, true, true};
   s->written.Add(kExecLo);
   if (!wave64()) return true;
-  s->cells[kExecHi] = {narrowed(before.hi), {}, true, true};
+  s->cells[kExecHi] = {lineage_.PartOf(before.hi), {}, true, true};
   s->written.Add(kExecHi);
   return true;
 }
@@ -614,14 +946,13 @@ void Interpreter::NoteMask(const State& s, const Instruction& ins) {
     return;
   }
   const Mask exec = ExecMask(s);
-  const bool original =
-      exec.lo == Value::Original(kExecLo) && (!exec.wave64 || exec.hi == Value::Original(kExecHi));
-  if (original) {
+  const Mask original{Value::Original(kExecLo), Value::Original(kExecHi), wave64()};
+  const bool constant = exec.lo.kind == Value::Kind::kConstant &&
+                        (!exec.wave64 || exec.hi.kind == Value::Kind::kConstant);
+  if (!constant && Within(exec, original, lineage_)) {
     Observe(Kind::kMask, v1::APPLICATION_MASK, "");
     return;
   }
-  const bool constant = exec.lo.kind == Value::Kind::kConstant &&
-                        (!exec.wave64 || exec.hi.kind == Value::Kind::kConstant);
   if (!constant) {
     Observe(Kind::kUnproven, 0, "the lanes that are active");
     return;
@@ -650,16 +981,22 @@ std::optional<Interpreter::Offsets> Interpreter::TelemetryOffset(const State& s,
   if (base.count != 2) return std::nullopt;
   const Value lo = Read(s, base.reg), hi = Read(s, static_cast<uint16_t>(base.reg + 1));
   if (lo.kind != Value::Kind::kTelemetryLo || hi.kind != Value::Kind::kTelemetryHi ||
-      lo.data != hi.data || lo.data > (uint64_t{1} << 32)) {
+      lo.data != hi.data || lo.data > (uint64_t{1} << 32) || lo.id != hi.id || lo.more != hi.more ||
+      lo.zeros != hi.zeros) {
     return std::nullopt;
   }
   const int64_t offset = static_cast<int64_t>(lo.data) + ins.memory_offset;
-  Offsets result{offset, offset};
+  Offsets result{offset, offset + static_cast<int64_t>(lo.more)};
+  if (lo.id != 0) result.zeros = lo.zeros;
   if (!scalar && sbase != nullptr) {
     const Value index = Read(s, vaddr->reg);
     if (vaddr->count != 1 || !index.Most()) return std::nullopt;
     result.most += static_cast<int64_t>(*index.Most());
-    if (index.kind == Value::Kind::kConstant) result.least = result.most;
+    if (index.kind == Value::Kind::kConstant) {
+      result.least += static_cast<int64_t>(index.data);
+    } else {
+      result.zeros = std::min(result.zeros, index.Zeros());
+    }
   }
   if (scalar) {  // a register offset would be one more SGPR operand
     for (const InstructionOperand& o : ins.operands) {
@@ -677,7 +1014,9 @@ std::string Interpreter::OutsideOf(const Instruction& ins, const Offsets& at,
   const auto begin = static_cast<int64_t>(in_.telemetry_begin);
   const auto end = static_cast<int64_t>(in_.telemetry_end);
   const bool exact = at.least == at.most;
-  const bool aligned = !ins.atomic || at.least % bytes == 0;
+  const bool aligned =
+      !ins.atomic || (at.least % bytes == 0 &&
+                      at.zeros >= static_cast<unsigned>(std::countr_zero(uint64_t{bytes})));
   if (at.least >= begin && at.most + bytes <= end && aligned) return "";
   const auto ring = static_cast<int64_t>(in_.ring_begin);
   const int64_t records = ring + RJDBI_RING_HEADER_BYTES;
@@ -830,7 +1169,7 @@ void Interpreter::Branch(State* s, const Instruction& ins, bool* reachable) {
     if (ins.opcode == "s_cbranch_execnz") AssumeLanes(&there);
     if (ins.opcode == "s_cbranch_execz") AssumeNoLanes(&there);
     auto [it, fresh] = joins_.try_emplace(static_cast<uint64_t>(target), there);
-    if (!fresh) Join(&it->second, there);
+    if (!fresh) Join(&it->second, there, lineage_);
   }
   if (ins.opcode == "s_cbranch_execnz") AssumeNoLanes(s);
   if (ins.opcode == "s_cbranch_execz") AssumeLanes(s);
@@ -968,7 +1307,7 @@ Inference Interpreter::Run() {
     current_ = &ins;
     if (auto it = joins_.find(ins.offset); it != joins_.end()) {
       if (reachable) {
-        Join(&state, it->second);
+        Join(&state, it->second, lineage_);
       } else {
         state = it->second;
       }
@@ -984,7 +1323,7 @@ Inference Interpreter::Run() {
   }
   if (auto it = joins_.find(in_.sequence.size()); it != joins_.end()) {
     if (reachable) {
-      Join(&state, it->second);
+      Join(&state, it->second, lineage_);
     } else {
       state = it->second;
     }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
 #include "contract/text.h"
+#include "contract/user_probe.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -31,18 +32,53 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string text_;
 };
 
-void CollectLines(const Descriptor& type, const TextFormat::ParseInfoTree& tree,
-                  const std::string& prefix, std::map<std::string, uint32_t, std::less<>>* lines) {
-  for (int i = 0; i < type.field_count(); ++i) {
-    const auto* field = type.field(i);
-    const auto location = tree.GetLocation(field, field->is_repeated() ? 0 : -1);
-    if (location.line < 0) continue;
-    (*lines)[prefix + field->name()] = static_cast<uint32_t>(location.line) + 1;
-    if (field->message_type() == nullptr) continue;
-    if (auto* nested = tree.GetTreeForNested(field, -1)) {
-      CollectLines(*field->message_type(), *nested, prefix + field->name() + ".", lines);
+bool IsDigest(const std::string& text) {
+  constexpr size_t kHexDigits = 64;
+  return text.size() == kHexDigits && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+std::string BrokenArgumentRule(const v1::UserProbe& user, std::string* field) {
+  uint32_t words = 0;
+  for (int i = 0; i < user.arguments_size(); ++i) {
+    *field = StrCat("user.arguments[", i, "]");
+    const auto argument = ToArgument(user.arguments(i));
+    if (!argument) {
+      return StrCat("argument ", i + 1, " names nothing that can be passed: { ",
+                    user.arguments(i).ShortDebugString(), " }");
+    }
+    words += argument->dwords;
+    if (words > patch::kMaxArgumentDwords) {
+      return StrCat("argument ", i + 1, " would be passed on the stack: at most ",
+                    patch::kMaxArgumentDwords, " words are passed in registers");
+    }
+    if (argument->kind == patch::ArgumentKind::kTelemetry && user.telemetry_words() == 0) {
+      return "TELEMETRY is passed, but telemetry_words is 0";
+    }
+    if (argument->kind == patch::ArgumentKind::kSite && user.telemetry_words() == 0) {
+      return "SITE_ID is the number of the site's first word, but telemetry_words is 0";
     }
   }
+  return "";
+}
+
+// Of the section about a user's probe.
+std::string BrokenUserRule(const v1::UserProbe& user, std::string* field) {
+  if (*field = "user.entry"; user.entry().empty()) return "user.entry must name the function";
+  *field = "user.body_sha256";
+  if (user.body_sha256().empty()) return "user.body_sha256 must say which function is meant";
+  for (int i = 0; i < user.body_sha256_size(); ++i) {
+    *field = StrCat("user.body_sha256[", i, "]");
+    if (!IsDigest(user.body_sha256(i))) return "user.body_sha256 must be 64 hexadecimal digits";
+  }
+  *field = "user.wavefront_size";
+  const uint32_t wave = user.wavefront_size();
+  if (wave != 0 && wave != 32 && wave != 64) return "user.wavefront_size must be 32 or 64";
+  if (*field = "user.telemetry_words"; user.telemetry_words() > kMaxTelemetryWords) {
+    return StrCat("user.telemetry_words must be at most ", kMaxTelemetryWords);
+  }
+  return BrokenArgumentRule(user, field);
 }
 
 // Rules that the text format cannot express. Empty: all kept.
@@ -59,12 +95,14 @@ std::string BrokenRule(const v1::Manifest& m, std::string* field) {
   static constexpr std::string_view kStates[] = {"EXEC", "SCC",  "VCC", "M0",
                                                  "MODE", "SGPR", "VGPR"};
   *field = "amdgpu.reads";
-  for (const std::string& read : m.amdgpu().reads()) {
+  for (int i = 0; i < m.amdgpu().reads_size(); ++i) {
+    const std::string& read = m.amdgpu().reads(i);
+    *field = StrCat("amdgpu.reads[", i, "]");
     if (std::find(std::begin(kStates), std::end(kStates), read) == std::end(kStates)) {
       return StrCat("amdgpu.reads: unknown state \"", read, "\"");
     }
   }
-  return "";
+  return m.has_user() ? BrokenUserRule(m.user(), field) : "";
 }
 
 std::vector<BuiltinProbe> LoadBuiltins() {
@@ -104,6 +142,36 @@ bool Contains(const List& list, const Value& value) {
 
 }  // namespace
 
+// Notes where each field of a text stands.
+class PlaceCollector {
+ public:
+  explicit PlaceCollector(Manifest* manifest) : manifest_(manifest) {}
+
+  void Collect(const Descriptor& type, const TextFormat::ParseInfoTree& tree,
+               const std::string& prefix) {
+    for (int i = 0; i < type.field_count(); ++i) {
+      const auto* field = type.field(i);
+      const std::string name = prefix + field->name();
+      const bool repeated = field->is_repeated();
+      for (int n = 0; n == 0 || repeated; ++n) {
+        const auto at = tree.GetLocation(field, repeated ? n : -1);
+        if (at.line < 0) break;
+        const Manifest::Place place{static_cast<uint32_t>(at.line) + 1,
+                                    static_cast<uint32_t>(at.column) + 1};
+        if (n == 0) manifest_->places_[name] = place;
+        if (repeated) manifest_->places_[StrCat(name, "[", n, "]")] = place;
+      }
+      if (field->message_type() == nullptr || repeated) continue;
+      if (auto* nested = tree.GetTreeForNested(field, -1)) {
+        Collect(*field->message_type(), *nested, name + ".");
+      }
+    }
+  }
+
+ private:
+  Manifest* const manifest_;
+};
+
 absl::StatusOr<Manifest> Manifest::Parse(std::string_view text) {
   Manifest m;
   m.text_ = std::string(text);
@@ -116,20 +184,29 @@ absl::StatusOr<Manifest> Manifest::Parse(std::string_view text) {
     return absl::InvalidArgumentError(error.text().empty() ? "manifest does not parse"
                                                            : error.text());
   }
-  CollectLines(*v1::Manifest::descriptor(), tree, "", &m.lines_);
+  PlaceCollector(&m).Collect(*v1::Manifest::descriptor(), tree, "");
   std::string field;
   if (std::string broken = BrokenRule(m.proto_, &field); !broken.empty()) {
-    return absl::InvalidArgumentError(
-        StrCat("line ", std::max(1u, m.LineOf(field)), ", column 1: ", broken));
+    return absl::InvalidArgumentError(StrCat("line ", std::max(1u, m.LineOf(field)), ", column ",
+                                             std::max(1u, m.ColumnOf(field)), ": ", broken));
   }
   return m;
 }
 
-uint32_t Manifest::LineOf(std::string_view field) const {
-  if (auto it = lines_.find(field); it != lines_.end()) return it->second;
-  auto it = lines_.find("probe");
-  return it != lines_.end() ? it->second : 0;
+// Of a field that is absent, its section's, or the probe's.
+Manifest::Place Manifest::PlaceOf(std::string_view field) const {
+  for (std::string_view at = field;;) {
+    if (auto it = places_.find(at); it != places_.end()) return it->second;
+    const size_t end = at.find_last_of(".[");
+    if (end == std::string_view::npos) break;
+    at = at.substr(0, end);
+  }
+  auto it = places_.find("probe");
+  return it != places_.end() ? it->second : Place();
 }
+
+uint32_t Manifest::LineOf(std::string_view field) const { return PlaceOf(field).line; }
+uint32_t Manifest::ColumnOf(std::string_view field) const { return PlaceOf(field).column; }
 
 bool Manifest::Declares(v1::MemoryRegion region) const {
   return Contains(proto_.memory(), static_cast<int>(region));

@@ -27,7 +27,9 @@ class Manifest {
   const std::string& text() const { return text_; }
   // 1-based line on which a field is first set; for a field that is absent, the
   // line of `probe`. Fields of the amdgpu section are named "amdgpu.reads".
+  // An element of a repeated field is "user.arguments[2]".
   uint32_t LineOf(std::string_view field) const;
+  uint32_t ColumnOf(std::string_view field) const;  // 1-based
 
   bool Declares(v1::MemoryRegion region) const;
   bool Declares(v1::ControlTransfer control) const;
@@ -38,7 +40,12 @@ class Manifest {
  private:
   v1::Manifest proto_;
   std::string text_;
-  std::map<std::string, uint32_t, std::less<>> lines_;
+  struct Place {
+    uint32_t line = 0, column = 0;  // 1-based; line 0: nowhere
+  };
+  Place PlaceOf(std::string_view field) const;
+  std::map<std::string, Place, std::less<>> places_;
+  friend class PlaceCollector;
 };
 
 // Built-in probes, ordered by name.

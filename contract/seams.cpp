@@ -25,6 +25,19 @@ std::string TooClose(const Instruction& in, uint32_t states, uint32_t needed, co
                 needed);
 }
 
+// Of the sequence's own instructions.
+std::optional<std::string> WaitStatesWithin(const std::vector<FlowStep>& flow,
+                                            const HazardRule& rule, size_t producer) {
+  const std::vector<uint32_t> between = patch::StatesFrom(flow, producer, rule.wait_states);
+  const Instruction& first = *flow[producer].in;
+  for (size_t i = 0; i < flow.size(); ++i) {
+    if (between[i] == patch::kNever || !patch::Clash(rule, first, *flow[i].in)) continue;
+    return StrCat(flow[i].in->opcode, " is ", between[i], " wait states behind ", first.opcode,
+                  ", which takes ", uint32_t{rule.wait_states});
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> WaitStates(const Generation& g, const std::vector<FlowStep>& flow) {
   const std::vector<uint32_t> ahead = StatesAhead(flow), behind = StatesBehind(flow);
   for (const HazardRule& rule : g.hazards) {
@@ -36,6 +49,8 @@ std::optional<std::string> WaitStates(const Generation& g, const std::vector<Flo
       if (behind[i] < rule.wait_states && patch::Is(rule.producer, in)) {
         return TooClose(in, behind[i], rule.wait_states, "behind it");
       }
+      if (!patch::Is(rule.producer, in)) continue;
+      if (auto found = WaitStatesWithin(flow, rule, i)) return found;
     }
   }
   return std::nullopt;

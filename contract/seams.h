@@ -15,7 +15,7 @@ namespace rjdbi::contract {
 
 // What is missing, as one sentence; nullopt: nothing. `code`: one sequence, whole.
 // Held against
-//  - the wait states of Generation::hazards (gfx9), to both sides;
+//  - the wait states of Generation::hazards (gfx9), to both sides and within;
 //  - the generation's fences (gfx10.1, gfx11, gfx12): in front of everything that
 //    touches a register or memory, and behind it; on gfx12 also between a scalar
 //    register's write and a vector instruction that reads it, on gfx10.1 between a

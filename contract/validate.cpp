@@ -527,6 +527,9 @@ void Validator::CheckRegisters(const SiteGroup& group) {
   for (size_t index : group.plans) {
     used |= FactsOf(k.isa(), plans_[index].sequence).used;
   }
+  // What the kernel itself mentions it has: of the allocation's top, too, which is
+  // reckoned to be VCC's and kin. Sequences read addresses and arguments there.
+  if (!k.has_calls()) used -= k.mentioned();
   const auto check = [&](uint16_t first, uint32_t from, uint32_t to) {
     if (from >= to || used.CountIn(static_cast<uint16_t>(first + from), to - from) == 0) return;
     for (uint32_t i = from; i < to; ++i) {

@@ -106,6 +106,7 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
   }
   if (reply->violations_size() > 0) return grpc::Status::OK;
   *reply->mutable_attachment() = state_.attachments.Add(request->spec(), UnixNanos());
+  reply->mutable_attachment()->mutable_spec()->clear_probe_object();
   const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
   spdlog::info("attached {}: kernel {} sites {} probe {} (uid {} pid {})", reply->attachment().id(),
                request->spec().kernel_glob(), request->spec().sites(), request->spec().probe(),
@@ -128,7 +129,10 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   reply->set_version(version_);
   reply->set_pid(static_cast<uint32_t>(getpid()));
   reply->set_started_unix_ns(started_unix_ns_);
-  for (auto& attachment : state_.attachments.All()) *reply->add_attachments() = attachment;
+  for (auto& attachment : state_.attachments.All()) {
+    attachment.mutable_spec()->clear_probe_object();  // large, and its manifest names it
+    *reply->add_attachments() = std::move(attachment);
+  }
   for (auto& session : state_.ledger.Sessions()) *reply->add_sessions() = session;
   for (const v1::Gpu& gpu : gpus_.gpus) *reply->add_gpus() = gpu;
   reply->set_gpu_inventory_note(gpus_.note);

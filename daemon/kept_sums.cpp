@@ -64,6 +64,10 @@ void KeptSums::AddCount(v1::SiteCount count) {
   }
   found->second.set_count(found->second.count() + count.count());
   if (count.has_records()) AddRecords(*found->second.mutable_records(), count.records());
+  for (int word = 0; word < count.words_size(); ++word) {
+    if (word >= found->second.words_size()) found->second.add_words(0);
+    found->second.set_words(word, found->second.words(word) + count.words(word));
+  }
   found->second.set_final(found->second.final() && count.final());
 }
 

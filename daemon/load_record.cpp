@@ -1,5 +1,7 @@
 #include "daemon/load_record.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "contract/catalogue.h"
@@ -57,6 +59,7 @@ v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
   decision.set_outcome(v1::UNSUPPORTED_SITE);
   decision.clear_counter_index();
   decision.clear_record_layout();
+  decision.clear_counter_count();
   decision.clear_degradations();
   decision.clear_placement();
   *decision.add_violations() =
@@ -76,6 +79,11 @@ std::vector<v1::SiteCount> CountsOf(const LoadRecord& load) {
     count.set_probe(ProbeOf(load, decision.attachment_id()));
     *count.mutable_location() = decision.site().location();
     count.set_count(load.counters[decision.counter_index()]);
+    const size_t end = size_t{decision.counter_index()} + decision.counter_count();
+    for (size_t word = decision.counter_index(); word < std::min(end, load.counters.size());
+         ++word) {
+      count.add_words(load.counters[word]);
+    }
     count.set_outcome(decision.outcome());
     count.set_code_object_sha256(load.sha256);
     count.set_load_id(load.load_id);

@@ -97,6 +97,34 @@ uint32_t WaitStatesOf(const Instruction& in, uint32_t word) {
   return in.opcode == "s_nop" ? (word & 0xf) + 1 : 1;
 }
 
+bool Clash(const HazardRule& rule, const Instruction& first, const Instruction& second) {
+  if (!Is(rule.producer, first) || !Is(rule.consumer, second)) return false;
+  // Of what crosses lanes only DPP reads too early; the others have rows of their own.
+  if (rule.consumer == C::kCrossesLanes && second.opcode.find("lane") != std::string_view::npos) {
+    return false;
+  }
+  const RegisterSet &made = first.defs, &read = second.uses;
+  switch (rule.producer) {
+    case P::kValuWritesScalar:
+      return Scalar(made & read);
+    case P::kWritesVector:
+    case P::kTransWritesVector:
+      return Vector(made & read);
+    case P::kDotWritesVector:
+      return Vector(made & (read | second.defs));
+    case P::kStoresWideData:
+      return Vector(first.uses & second.defs);
+    case P::kVectorMemory:
+    case P::kScalarMemory:
+      return false;  // only an access that the application's rows are continued with
+    case P::kValuWritesExec:
+    case P::kWritesM0:
+    case P::kSetsRegister:
+      return true;
+  }
+  return true;
+}
+
 uint32_t WaitStatesMissingAhead(Isa& isa, absl::Span<const uint8_t> code) {
   const std::vector<FlowStep> flow = Flow(isa, code);
   const std::vector<uint32_t> ahead = StatesAhead(flow);

@@ -28,6 +28,10 @@ bool Is(HazardConsumer consumer, const Instruction& in);
 // That pass while the instruction issues: 1, or s_nop's count. `word`: its first.
 uint32_t WaitStatesOf(const Instruction& in, uint32_t word);
 
+// Whether a rule is about these two: what it names, with a register in common. Where
+// the hardware looks at the kinds alone, the kinds alone.
+bool Clash(const HazardRule& rule, const Instruction& first, const Instruction& second);
+
 // Wait states to put in front of `code` so that nothing that may have executed
 // before it is too close, and behind it for what may follow, on any path through it.
 // Whole instructions; at most the highest of the table.

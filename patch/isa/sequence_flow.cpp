@@ -79,4 +79,23 @@ std::vector<uint32_t> StatesBehind(const std::vector<FlowStep>& flow) {
   return behind;
 }
 
+std::vector<uint32_t> StatesFrom(const std::vector<FlowStep>& flow, size_t from, uint32_t most) {
+  std::vector<uint32_t> between(flow.size(), kNever);
+  std::vector<size_t> pending;
+  const auto reach = [&](const FlowStep& step, uint32_t states) {
+    for (const size_t next : step.next) {
+      if (states >= most || between[next] <= states) continue;
+      between[next] = states;
+      pending.push_back(next);
+    }
+  };
+  reach(flow[from], 0);
+  while (!pending.empty()) {
+    const size_t at = pending.back();
+    pending.pop_back();
+    reach(flow[at], between[at] + flow[at].states);
+  }
+  return between;
+}
+
 }  // namespace rjdbi::patch

@@ -31,6 +31,8 @@ inline constexpr uint32_t kNever = ~uint32_t{0};
 std::vector<uint32_t> StatesAhead(const std::vector<FlowStep>& flow);
 // And between it and the code behind the stretch.
 std::vector<uint32_t> StatesBehind(const std::vector<FlowStep>& flow);
+// And between `from` and it. Distances of `most` or more count as kNever.
+std::vector<uint32_t> StatesFrom(const std::vector<FlowStep>& flow, size_t from, uint32_t most);
 
 }  // namespace rjdbi::patch
 

@@ -42,6 +42,7 @@ enum class Reason : uint16_t {
   kValueInFlight,  // value: a load may still write it
   kTooManyRecordSites,
   kWorkgroupIdLost,  // trace-exec: nothing keeps it
+  kProbeArgument,    // a user's probe asks for what the site does not have
   // Placement.
   kOutOfBranchReach,
   kNoSegmentSlot,  // no program header can be recycled

@@ -15,6 +15,7 @@
 #include "patch/codeobject/code_object.h"
 #include "patch/plan/reason.h"
 #include "patch/plan/record.h"
+#include "patch/probe/user_probe.h"
 
 namespace rjdbi::patch {
 
@@ -27,6 +28,7 @@ enum class Probe : uint8_t {
   kTraceAddress,
   kClock,
   kValue,
+  kUser,
 };
 
 // Their counter counts the records that found no place.
@@ -49,12 +51,13 @@ struct ProbeRequest {
   Position position = Position::kBefore;
   Placement placement = Placement::kTrampoline;
   // Record probes (proto/rjdbi/telemetry_ring.h).
-  uint32_t record_site = 0;      // of the load's sites that write records
-  uint64_t ring_offset = 0;      // bytes from the first counter to the ring's header
-  uint32_t ring_half_bytes = 0;  // a power of two
-  RegisterRange value_register;  // kValue
-  WorkgroupIds workgroup_ids;    // kTraceExec: where the kernel's EntryPlan keeps them
-  RegisterSet reserved;          // no temporaries: they hold something for other probes
+  uint32_t record_site = 0;         // of the load's sites that write records
+  uint64_t ring_offset = 0;         // bytes from the first counter to the ring's header
+  uint32_t ring_half_bytes = 0;     // a power of two
+  RegisterRange value_register;     // kValue
+  WorkgroupIds workgroup_ids;       // kTraceExec: where the kernel's EntryPlan keeps them
+  RegisterSet reserved;             // no temporaries: they hold something for other probes
+  const UserProbe* user = nullptr;  // kUser; its words are counter_index and those behind
 };
 
 // A 32-bit word that the agent fills with half of (counter base + addend).

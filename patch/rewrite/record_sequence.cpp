@@ -48,6 +48,7 @@ class Emitter {
     MemoryGuard();
     RestoreExec();
     out_.Lines(generation_.tail_guard);
+    out_.KeepApartInside();
     out_.KeepApart();
     return out_.Finish();
   }

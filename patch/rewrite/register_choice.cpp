@@ -353,6 +353,8 @@ uint32_t SgprsAllocatedFor(const KernelAnalysis& kernel, uint32_t ordinary) {
   const Generation& generation = kernel.isa().generation();
   const Allocation now = AllocationOf(kernel.kernel(), generation);
   if (!generation.sgprs_allocated || ordinary <= now.ordinary_sgprs) return now.sgprs;
+  // What the kernel mentions it has: it may use those for which it needs no VCC and kin.
+  if (ordinary <= HighestSgpr(kernel)) return now.sgprs;
   return std::max(now.sgprs, RoundUp(ordinary + generation.sgpr_tail, generation.sgpr_granule));
 }
 

@@ -35,7 +35,10 @@ std::string VgprText(uint16_t reg) { return Range("v", reg - kVgpr0, 1); }
 std::string VgprsText(uint16_t reg, uint32_t count) { return Range("v", reg - kVgpr0, count); }
 
 SequenceWriter::SequenceWriter(const KernelAnalysis& kernel, AssemblyCache& cache)
-    : cache_(cache), isa_(kernel.isa()), key_(AssemblyKey(kernel)) {}
+    : SequenceWriter(kernel.isa(), AssemblyKey(kernel), cache) {}
+
+SequenceWriter::SequenceWriter(Isa& isa, std::string key, AssemblyCache& cache)
+    : cache_(cache), isa_(isa), key_(std::move(key)) {}
 
 void SequenceWriter::Line(const std::string& text) {
   if (!status_.ok()) return;
@@ -72,6 +75,11 @@ void SequenceWriter::Number(const std::string& text, uint32_t number) {
   if (status_.ok()) std::memcpy(sequence_.bytes.data() + at, &number, sizeof number);
 }
 
+void SequenceWriter::Code(absl::Span<const uint8_t> bytes, uint32_t instructions) {
+  sequence_.bytes.insert(sequence_.bytes.end(), bytes.begin(), bytes.end());
+  sequence_.instructions += instructions;
+}
+
 SequenceWriter::Branch SequenceWriter::Forward(const std::string& opcode) {
   const Branch branch{sequence_.bytes.size()};
   Line(absl::StrCat(opcode, " 0"));
@@ -82,6 +90,41 @@ void SequenceWriter::BindHere(Branch branch) {
   if (!status_.ok()) return;
   const auto words = static_cast<uint16_t>((sequence_.bytes.size() - branch.offset - 4) / 4);
   std::memcpy(sequence_.bytes.data() + branch.offset, &words, sizeof words);
+}
+
+void SequenceWriter::KeepApartInside() {
+  while (status_.ok()) {
+    const std::optional<Spacing> missing = SpacingMissing(isa_, sequence_.bytes);
+    if (!missing) return;
+    Insert(*missing);
+  }
+}
+
+void SequenceWriter::Insert(const Spacing& spacing) {
+  const ProbeSequence before = std::exchange(sequence_, {});
+  const auto at = static_cast<ptrdiff_t>(spacing.offset);
+  sequence_.bytes.assign(before.bytes.begin(), before.bytes.begin() + at);
+  Lines(spacing.lines);
+  const size_t size = sequence_.bytes.size() - spacing.offset;
+  sequence_.bytes.insert(sequence_.bytes.end(), before.bytes.begin() + at, before.bytes.end());
+  sequence_.instructions += before.instructions;
+  sequence_.fixups = before.fixups;
+  for (WordFixup& fixup : sequence_.fixups) {
+    if (fixup.offset >= spacing.offset) fixup.offset += size;
+  }
+  // Branches across it; those to it now run it.
+  for (uint64_t offset = 0; offset < before.bytes.size();) {
+    const Instruction* in = isa_.DecodeShared(before.bytes, offset);
+    if (in == nullptr) break;
+    if (in->branch && in->target_offset) {
+      const uint64_t from = offset + (offset >= spacing.offset ? size : 0);
+      uint64_t target = static_cast<uint64_t>(static_cast<int64_t>(offset) + *in->target_offset);
+      if (target > spacing.offset) target += size;
+      const auto words = static_cast<uint16_t>((target - from - 4) / 4);
+      std::memcpy(sequence_.bytes.data() + from, &words, sizeof words);
+    }
+    offset += in->size;
+  }
 }
 
 void SequenceWriter::KeepApart() {

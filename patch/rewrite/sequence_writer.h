@@ -8,8 +8,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/rewrite/assembly_cache.h"
+#include "patch/rewrite/spacing.h"
 
 namespace rjdbi::patch {
 
@@ -28,6 +30,8 @@ class SequenceWriter {
 
   // All must outlive it.
   SequenceWriter(const KernelAnalysis& kernel, AssemblyCache& cache);
+  // `key`: as for the cache.
+  SequenceWriter(Isa& isa, std::string key, AssemblyCache& cache);
 
   void Line(const std::string& text);
   // Guards are several lines of the hardware table, or none.
@@ -36,10 +40,15 @@ class SequenceWriter {
   void Address(const std::string& text, bool high_half, uint64_t addend);
   // The same with a number; one text for all numbers.
   void Number(const std::string& text, uint32_t number);
+  // Instructions as they are.
+  void Code(absl::Span<const uint8_t> bytes, uint32_t instructions);
   // A branch whose target follows: BindHere says where.
   Branch Forward(const std::string& opcode);
   void BindHere(Branch branch);
 
+  // Puts s_nops and fences between instructions that are too close to each other:
+  // code from elsewhere has its own distances, not those to ours.
+  void KeepApartInside();
   // Puts s_nops around the sequence, for whatever the application does right before
   // and right behind it (gfx9).
   void KeepApart();
@@ -48,6 +57,7 @@ class SequenceWriter {
   absl::StatusOr<ProbeSequence> Finish();
 
  private:
+  void Insert(const Spacing& spacing);
   // The literal, the last word of the last instruction, at its offset.
   size_t Placeholder(const std::string& text);
 

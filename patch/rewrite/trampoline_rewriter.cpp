@@ -19,6 +19,7 @@
 #include "patch/rewrite/record_sequence.h"
 #include "patch/rewrite/register_choice.h"
 #include "patch/rewrite/sequence_writer.h"
+#include "patch/rewrite/user_plan.h"
 #include "patch/rewrite/verify.h"
 
 namespace rjdbi::patch {
@@ -169,6 +170,8 @@ class TrampolineRewriter final : public Rewriter {
                                      SitePlan& plan);
   std::optional<Refusal> PlanRecord(const KernelAnalysis& kernel, const ProbeRequest& request,
                                     SitePlan& plan);
+  std::optional<Refusal> PlanSequence(const KernelAnalysis& kernel, const ProbeRequest& request,
+                                      SitePlan& plan);
   absl::StatusOr<BranchEncoding> EncodingFor(const KernelAnalysis& kernel);
   absl::Status PadEnd(const KernelAnalysis& kernel, std::vector<uint8_t>& segment);
 
@@ -231,6 +234,14 @@ std::optional<Refusal> TrampolineRewriter::PlanRecord(const KernelAnalysis& kern
   return std::nullopt;
 }
 
+std::optional<Refusal> TrampolineRewriter::PlanSequence(const KernelAnalysis& kernel,
+                                                        const ProbeRequest& request,
+                                                        SitePlan& plan) {
+  if (request.probe == Probe::kUser) return PlanUserProbe(kernel, request, cache_, plan);
+  if (WritesRecords(request.probe)) return PlanRecord(kernel, request, plan);
+  return PlanCounter(kernel, request, plan);
+}
+
 std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& kernel,
                                                          uint32_t instruction,
                                                          const ProbeRequest& request) {
@@ -243,9 +254,7 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
   plan.placement = request.placement;
   plan.required_sgprs = HighestSgpr(kernel);
   plan.required_vgprs = HighestVgpr(kernel);
-  std::optional<Refusal> refusal = WritesRecords(request.probe)
-                                       ? PlanRecord(kernel, request, plan)
-                                       : PlanCounter(kernel, request, plan);
+  std::optional<Refusal> refusal = PlanSequence(kernel, request, plan);
   if (refusal) return *std::move(refusal);
   if (request.placement == Placement::kClone) {
     CostsInClone(kernel, plan);

@@ -111,6 +111,30 @@ void ExpectConserved(const Admission& a) {
   EXPECT_EQ(a.patched.empty(), CountAttached(r) == 0);
 }
 
+// gfx9 reserves six scalar registers at the top of an allocation for VCC and kin, which
+// a kernel that has no use for them may use: what it mentions is there.
+TEST(Admission, ScalarRegistersThatTheKernelMentionsAreAllocated) {
+  for (const char* processor : {"gfx900", "gfx90a", "gfx942"}) {
+    const auto object =
+        AssembleObject(processor, 64,
+                       {{.body = "global_load_dword v2, v1, s[10:11]\ns_waitcnt vmcnt(0)\n"
+                                 "global_store_dword v1, v2, s[10:11]\ns_endpgm\n",
+                         .sgprs = 10}});
+    for (const char* probe : {"count-waves", "trace-address"}) {
+      for (const v1::Placement placement : {v1::TRAMPOLINE, v1::CLONE}) {
+        const Admission a =
+            AdmitAll(object, {Placed(Attach("a1", "*", "memory", probe), placement)});
+        EXPECT_EQ(a.record.object_violations_size(), 0) << a.record.ShortDebugString();
+        ASSERT_EQ(a.record.decisions_size(), 2);
+        for (const v1::Decision& d : a.record.decisions()) {
+          EXPECT_TRUE(IsAttached(d)) << processor << ", " << probe << ": " << d.ShortDebugString();
+          EXPECT_EQ(d.delta().sgpr(), 0) << processor << ", " << probe;
+        }
+      }
+    }
+  }
+}
+
 class EachProcessor : public testing::TestWithParam<const char*> {};
 
 TEST_P(EachProcessor, EveryProbeAtEveryMemoryInstruction) {

@@ -21,7 +21,7 @@ using patch::Reason;
 using testing::HasSubstr;
 
 TEST(Catalogue, IdsAreWellFormedUniqueAndOrdered) {
-  const std::regex form("RJD-[SRPOEBAGD][0-9]{3}");
+  const std::regex form("RJD-[SRPOEBAGDU][0-9]{3}");
   std::string previous;
   for (const CatalogueEntry& e : All()) {
     const std::string id(e.id);
@@ -51,6 +51,18 @@ TEST(Catalogue, EveryReasonHasExactlyOneEntry) {
     EXPECT_EQ(ForReason(reason).reason, reason);
   }
   EXPECT_EQ(ForReason(Reason::kNone).id, id::kEngineFault);
+}
+
+TEST(Catalogue, EveryRuleForBodiesHasExactlyOneEntry) {
+  std::map<patch::BodyRule, int> entries;
+  for (const CatalogueEntry& e : All()) {
+    if (e.rule) ++entries[*e.rule];
+  }
+  for (int r = 0; r <= static_cast<int>(patch::BodyRule::kLoadsLeft); ++r) {
+    const auto rule = static_cast<patch::BodyRule>(r);
+    EXPECT_EQ(entries[rule], 1) << "rule " << r;
+    EXPECT_EQ(ForRule(rule).rule, rule);
+  }
 }
 
 TEST(Catalogue, EveryGapHasExactlyOneEntry) {

@@ -66,6 +66,27 @@ TEST(Seams, WhatIsTooCloseIsFound) {
       {"gfx90a", 64, "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 3",
        "s_setreg_imm32_b32 is 0 wait states from the code"},
 
+      // Along the shortest path, and of the sequence's own instructions.
+      {"gfx90a", 64,
+       "s_nop 0\ns_cbranch_execz 4\ns_nop 7\ns_nop 7\ns_nop 7\ns_nop 7\n"
+       "global_load_dword v4, v4, s[2:3]\ns_nop 7",
+       "global_load_dword is 2 wait states from the code before it, which takes 5"},
+      {"gfx90a", 64, "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_cbranch_execz 1\ns_nop 7\ns_nop 0",
+       "v_readfirstlane_b32 is 2 wait states from the code behind it, which takes 5"},
+      {"gfx90a", 64,
+       "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_nop 3\nglobal_load_dword v4, v4, s[4:5]\ns_nop 7",
+       "global_load_dword is 4 wait states behind v_readfirstlane_b32, which takes 5"},
+      {"gfx90a", 64,
+       "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_nop 4\nglobal_load_dword v4, v4, s[4:5]\ns_nop 7",
+       ""},
+      {"gfx90a", 64,
+       "s_nop 7\nv_readfirstlane_b32 s4, v0\ns_nop 3\nglobal_load_dword v4, v4, s[6:7]\ns_nop 7",
+       ""},
+      {"gfx942", 64,
+       "s_nop 7\nv_add_co_u32_e64 v4, s[4:5], s2, v1\nv_addc_co_u32_e64 v5, s[4:5], 0, v2, s[4:5]\n"
+       "s_nop 7",
+       "v_addc_co_u32 is 0 wait states behind v_add_co_u32, which takes 2"},
+
       {"gfx1030", 32, "v_mov_b32_e32 v4, 1", ""},
       {"gfx1100", 32, "v_mov_b32_e32 v4, 1\ns_waitcnt_depctr 0x80",
        "no fence is in front of v_mov_b32"},
@@ -80,6 +101,15 @@ TEST(Seams, WhatIsTooCloseIsFound) {
        "s_wait_alu 0xf19c\ns_mov_b32 s4, 0\ns_wait_alu 0xf19c\nv_mov_b32_e32 v4, s4\n"
        "s_wait_alu 0xf19c",
        ""},
+      // A fence that a path goes around is none.
+      {"gfx1201", 32,
+       "s_wait_alu 0xf19c\ns_mov_b32 s4, 0\ns_cbranch_execz 1\ns_wait_alu 0xf19c\n"
+       "v_mov_b32_e32 v4, s4\ns_wait_alu 0xf19c",
+       "no fence is between s_mov_b32 and v_mov_b32"},
+      {"gfx1100", 32,
+       "s_waitcnt_depctr 0x80\nv_mov_b32_e32 v4, 1\ns_cbranch_execz 1\n"
+       "s_waitcnt_depctr 0x80\ns_nop 0",
+       "no fence is behind s_cbranch_execz"},
       {"gfx1010", 32,
        "s_waitcnt_depctr 0xffe2\ns_mov_b32 null, 0\ns_waitcnt_vscnt null, 0x0\n"
        "global_atomic_add_x2 v4, v[4:5], s[2:3]\ns_mov_b32 exec_lo, s9\n"

@@ -46,7 +46,7 @@ case $check in
         usr/lib/systemd/system/rjdbid.socket usr/lib/systemd/system/rjdbid-agent.socket \
         usr/lib/sysusers.d/rjdbi.conf usr/lib/tmpfiles.d/rjdbi.conf \
         usr/share/man/man1/rjctl.1 usr/share/man/man8/rjdbid.8 usr/share/man/man5/rjdbid.yaml.5 \
-        usr/share/man/man7/rjdbi-reasons.7 \
+        usr/share/man/man7/rjdbi-reasons.7 usr/include/rjdbi/probe.h \
         usr/share/bash-completion/completions/rjctl "$lib/rjdbi/librjdbi-agent.so"; do
       [ -e "$stage/$file" ] || { echo "not installed: $file"; (cd "$stage" && find . -type f | sort); exit 1; }
     done

@@ -97,6 +97,14 @@ std::vector<uint8_t> AssembleObject(const std::string& processor, uint32_t wavef
   return RunCompiler("-mcode-object-version=5 -mcpu=" + processor + flags, ".s", source);
 }
 
+std::vector<uint8_t> AssembleProbe(const std::string& processor, const std::string& body) {
+  AsmKernel function;
+  function.name = "probe";
+  function.body = body;
+  return RunCompiler("-c -mcode-object-version=5 -mcpu=" + processor, ".s",
+                     ".text\n" + Code(function));
+}
+
 std::vector<uint8_t> CompileOpenCl(const std::string& processor, const std::string& source) {
   return RunCompiler("-x cl -cl-std=CL2.0 -nogpulib -O2 -mcode-object-version=5 -mcpu=" + processor,
                      ".cl", source);

@@ -27,6 +27,8 @@ struct AsmKernel {
 // Runs the compiler; a failure is a test failure with its output.
 std::vector<uint8_t> AssembleObject(const std::string& processor, uint32_t wavefront_size,
                                     const std::vector<AsmKernel>& kernels);
+// A relocatable object with the device function "probe".
+std::vector<uint8_t> AssembleProbe(const std::string& processor, const std::string& body);
 std::vector<uint8_t> CompileOpenCl(const std::string& processor, const std::string& source);
 
 // A parsed object, its decoder, and analyses made on demand.

@@ -1,6 +1,5 @@
 /* For writing rjdbi user probes: device functions that rjdbi puts in line at
- * instructions of kernels that are already compiled. See
- * docs/decisions/0010-user-probes.md.
+ * instructions of kernels that are already compiled. See docs/user-probes.md.
  *
  *   #include <rjdbi/probe.h>
  *
