@@ -25,6 +25,7 @@ constexpr BudgetOption kBudgetOptions[] = {
     {"expected-events-per-second", "expected_events_per_second",
      "Events of one site, for that estimate"},
     {"max-code-growth-bytes", "max_code_growth_bytes", "Growth of a code object"},
+    {"max-occupancy-loss", "max_occupancy_loss", "Wavefronts per SIMD that a kernel may lose"},
 };
 
 absl::Status BadNumber(const std::string& key, const std::string& value, int least = 0) {

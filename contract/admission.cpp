@@ -227,6 +227,10 @@ class Engine {
   }
   patch::ProbeRequest Request(const Asked& a, const KernelAnalysis& kernel,
                               const Place& place) const;
+  // What the limit on lost occupancy leaves of a kernel's growth.
+  static Headroom RoomToGrow(const Asked& a, const KernelAnalysis& kernel);
+  static v1::Violation OverRegisters(const Asked& a, const KernelAnalysis& kernel,
+                                     const patch::Refusal& refusal, const v1::Location& site);
   bool HoldsPlace(const Asked& a, const v1::Decision& d, const Place& place) const;
   void TakePlace(const Asked& a, const Place& place, v1::Decision* d);
   bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
@@ -259,12 +263,17 @@ class Engine {
   static patch::Position PositionOf(const Asked& a) {
     return contract::PositionOf(a.attachment->spec().position());
   }
-  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t, uint16_t, uint8_t,
-                              const BuiltinProbe*>;
+  using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t, uint64_t, uint16_t,
+                              uint8_t, const BuiltinProbe*>;
   // What a sequence at a site depends on.
   static Sequence SequenceKey(const Asked& a) {
-    return {a.probe->probe,      PositionOf(a),          a.budget.sgpr.value,
-            a.budget.vgpr.value, a.value_register.first, a.value_register.count,
+    return {a.probe->probe,
+            PositionOf(a),
+            a.budget.sgpr.value,
+            a.budget.vgpr.value,
+            a.budget.occupancy_loss.value,
+            a.value_register.first,
+            a.value_register.count,
             a.own.get()};
   }
   static bool WritesRecords(const Asked& a) { return patch::WritesRecords(a.probe->probe); }
@@ -752,11 +761,44 @@ patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel
   if (a.file) {
     request.user = &std::get<patch::UserProbe>(a.bodies.at(kernel.isa().wavefront_size()));
   }
-  request.max_sgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
-  request.max_vgpr_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.vgpr.value, 1024));
+  const Headroom room = RoomToGrow(a, kernel);
+  const auto least = [](uint64_t limit, uint32_t growth) {
+    return static_cast<uint32_t>(std::min<uint64_t>({limit, growth, 1024}));
+  };
+  request.max_sgpr_delta = least(a.budget.sgpr.value, room.sgprs);
+  request.max_vgpr_delta = least(a.budget.vgpr.value, room.vgprs);
   request.position = PositionOf(a);
   request.placement = choices_.at(kernel.kernel_index()).placement;
   return request;
+}
+
+Headroom Engine::RoomToGrow(const Asked& a, const KernelAnalysis& kernel) {
+  const uint64_t loss = a.budget.occupancy_loss.value;
+  if (loss == Limit::kNone) return {};
+  const patch::Generation& g = kernel.isa().generation();
+  const Shape shape = KernelShape(g, kernel.kernel());
+  const int64_t waves = WavesPerSimd(g, shape) - static_cast<int64_t>(std::min<uint64_t>(loss, 64));
+  return HeadroomAt(g, shape, static_cast<int32_t>(std::max<int64_t>(waves, 0)));
+}
+
+// The rewriter knows the number; whose limit it was is known here.
+v1::Violation Engine::OverRegisters(const Asked& a, const KernelAnalysis& kernel,
+                                    const patch::Refusal& refusal, const v1::Location& site) {
+  const bool sgpr = refusal.reason == Reason::kSgprBudget;
+  const Limit& limit = sgpr ? a.budget.sgpr : a.budget.vgpr;
+  const std::string_view unit = sgpr ? "SGPRs" : "VGPRs";
+  const Headroom room = RoomToGrow(a, kernel);
+  const uint32_t growth = sgpr ? room.sgprs : room.vgprs;
+  v1::Violation v = MakeViolation(refusal, site);
+  if (growth >= limit.value) {
+    v.set_limit(LimitText(limit, unit));
+    return v;
+  }
+  const Limit& loss = a.budget.occupancy_loss;
+  return MakeViolation(id::kOccupancyBudget, refusal.observed, StrCat(growth, " ", unit), site,
+                       StrCat("the probe needs ", refusal.observed, "; the kernel can grow by ",
+                              growth, " before it loses more than ", loss.value,
+                              " wavefronts per SIMD, which ", loss.source, " allows"));
 }
 
 std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
@@ -777,13 +819,10 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
   auto planned = rewriter_.Plan(kernel, i, Request(a, kernel, {next_counter_, next_record_site_}));
   if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
   const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
-  v1::Violation v = MakeViolation(refusal, d->site().location());
-  const bool sgpr = refusal.reason == Reason::kSgprBudget;
-  const bool over = sgpr || refusal.reason == Reason::kVgprBudget;
-  // The rewriter knows the number; whose limit it was is known here.
-  if (sgpr) v.set_limit(LimitText(a.budget.sgpr, "SGPRs"));
-  if (over && !sgpr) v.set_limit(LimitText(a.budget.vgpr, "VGPRs"));
-  Refuse(d, over ? v1::OVER_BUDGET : v1::UNSUPPORTED_SITE, std::move(v));
+  const bool over = refusal.reason == Reason::kSgprBudget || refusal.reason == Reason::kVgprBudget;
+  Refuse(d, over ? v1::OVER_BUDGET : v1::UNSUPPORTED_SITE,
+         over ? OverRegisters(a, kernel, refusal, d->site().location())
+              : MakeViolation(refusal, d->site().location()));
   return std::nullopt;
 }
 

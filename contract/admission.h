@@ -15,7 +15,7 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "12";
+inline constexpr char kEngineVersion[] = "13";
 
 struct Policy {
   v1::Budget ceiling;           // an attachment's own budget cannot exceed these

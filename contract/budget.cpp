@@ -14,6 +14,7 @@ constexpr std::string_view kFromCeiling = "the daemon's ceiling";
 constexpr std::string_view kFromDefault = "the daemon's default";
 constexpr std::string_view kFromEarlier = "an earlier attachment";
 constexpr std::string_view kPerEvent = "instructions per event";
+constexpr std::string_view kWavefronts = "wavefronts per SIMD";
 
 struct Field {
   std::string_view flag, unit;
@@ -38,10 +39,14 @@ const Field kFields[] = {
     {"max_code_growth_bytes", "bytes of code", &v1::Budget::has_max_code_growth_bytes,
      [](const v1::Budget& b) { return uint64_t{b.max_code_growth_bytes()}; },
      &EffectiveBudget::code_growth},
+    {"max_occupancy_loss", kWavefronts, &v1::Budget::has_max_occupancy_loss,
+     [](const v1::Budget& b) { return uint64_t{b.max_occupancy_loss()}; },
+     &EffectiveBudget::occupancy_loss},
 };
 
 Limit Effective(const Field& f, const v1::Budget& asked, const Policy& policy) {
-  Limit limit{f.get(policy.defaults), kFromDefault};
+  Limit limit;
+  if ((policy.defaults.*f.has)()) limit = {f.get(policy.defaults), kFromDefault};
   if ((asked.*f.has)()) limit = {f.get(asked), kFromAttachment};
   const bool tighter = (policy.ceiling.*f.has)() && f.get(policy.ceiling) < limit.value;
   return tighter ? Limit{f.get(policy.ceiling), kFromCeiling} : limit;
@@ -97,6 +102,14 @@ std::vector<v1::Violation> CheckSiteBudget(const EffectiveBudget& budget,
   check(id::kSgprBudget, delta.sgpr(), budget.sgpr, "SGPRs");
   check(id::kVgprBudget, delta.vgpr(), budget.vgpr, "VGPRs");
   check(id::kInstructionBudget, delta.injected_instructions(), budget.instructions, kPerEvent);
+  const int32_t before = delta.occupancy_waves_before(), after = delta.occupancy_waves_after();
+  if (before > after && static_cast<uint64_t>(before - after) > budget.occupancy_loss.value) {
+    out.push_back(MakeViolation(id::kOccupancyBudget, StrCat(before - after, " ", kWavefronts),
+                                LimitText(budget.occupancy_loss, kWavefronts), site,
+                                StrCat("the kernel's occupancy would fall from ", before, " to ",
+                                       after, " ", kWavefronts, ", ", budget.occupancy_loss.source,
+                                       " allows a loss of ", budget.occupancy_loss.value)));
+  }
   return out;
 }
 

@@ -20,12 +20,14 @@
 namespace rjdbi::contract {
 
 struct Limit {
-  uint64_t value = 0;
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  uint64_t value = kNone;
   std::string_view source;  // "the attachment", "the daemon's ceiling", "the daemon's default"
 };
 
 struct EffectiveBudget {
   Limit sgpr, vgpr, instructions, telemetry, code_growth;
+  Limit occupancy_loss;  // wavefronts per SIMD
   uint64_t events_per_second = 0;
 };
 
@@ -36,7 +38,7 @@ EffectiveBudget ComputeBudget(const v1::Budget& asked, const Policy& policy);
 // "8 SGPRs (the attachment)"
 std::string LimitText(const Limit& limit, std::string_view unit);
 
-// SGPRs, VGPRs and instructions of one site.
+// SGPRs, VGPRs, instructions and occupancy of one site.
 std::vector<v1::Violation> CheckSiteBudget(const EffectiveBudget& budget,
                                            const v1::ResourceDelta& delta,
                                            const v1::Location& site);

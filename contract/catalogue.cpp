@@ -81,6 +81,12 @@ constexpr CatalogueEntry kCatalogue[] = {
      "and in host memory. Sites are given up from the highest address downwards until the rest "
      "fits.",
      "Select fewer sites, or raise --max-code-growth-bytes."},
+    {"RJD-B006", "fewer wavefronts would fit on a SIMD than the budget allows",
+     "Registers that a kernel does not allocate yet can cost resident wavefronts, which hide "
+     "memory latency; the kernel then runs slower for a reason that is not its own. A limit on "
+     "the loss keeps the growth within the allocation's present occupancy step.",
+     "Raise --max-occupancy-loss, or use --probe block-count or fewer sites, which need fewer "
+     "registers."},
 
     {"RJD-D001", "the probe waits for memory operations in flight",
      "Either the only registers to be had are targets of loads in flight, or the generation "
@@ -90,7 +96,7 @@ constexpr CatalogueEntry kCatalogue[] = {
     {"RJD-D002", "fewer wavefronts fit on a SIMD than before",
      "The kernel's register allocation grew across a step of the occupancy table. Results are "
      "unaffected; latency hiding and scheduling are not those of the original kernel.",
-     "Lower the register budget to refuse such sites, or read timing with this in mind."},
+     "Set --max-occupancy-loss 0 to refuse such sites, or read timing with this in mind."},
     {"RJD-D003", "the probe splits a clause",
      "The compiler grouped memory instructions that should issue back to back. The site lies in "
      "such a group, so its s_clause, a scheduling hint, is replaced by s_nop: on every execution, "

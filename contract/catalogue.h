@@ -61,6 +61,7 @@ inline constexpr std::string_view kVgprBudget = "RJD-B002";
 inline constexpr std::string_view kInstructionBudget = "RJD-B003";
 inline constexpr std::string_view kTelemetryBudget = "RJD-B004";
 inline constexpr std::string_view kCodeGrowthBudget = "RJD-B005";
+inline constexpr std::string_view kOccupancyBudget = "RJD-B006";
 inline constexpr std::string_view kBadSelector = "RJD-A001";
 inline constexpr std::string_view kUnknownProbe = "RJD-A002";
 inline constexpr std::string_view kSabotageForbidden = "RJD-A003";

@@ -7,7 +7,8 @@
 namespace rjdbi::contract {
 namespace {
 
-constexpr uint32_t kSgprPool = 800;  // gfx9, per SIMD
+constexpr uint32_t kSgprPool = 800;   // gfx9, per SIMD
+constexpr uint32_t kVgprFile = 1024;  // per lane of a SIMD, at most
 
 uint32_t RoundUp(uint32_t value, uint32_t granule) {
   return granule == 0 ? value : (value + granule - 1) / granule * granule;
@@ -61,6 +62,21 @@ int32_t WavesPerSimd(const patch::Generation& g, const Shape& s) {
     waves = std::min(waves, static_cast<int32_t>(kSgprPool / sgprs));
   }
   return std::min(waves, WavesByLds(g, s, waves));
+}
+
+Headroom HeadroomAt(const patch::Generation& g, const Shape& shape, int32_t waves) {
+  const auto grow = [&](uint32_t Shape::*kind, uint32_t most) {
+    uint32_t growth = 0;
+    for (Shape next = shape; growth < most; ++growth) {
+      ++(next.*kind);
+      if (WavesPerSimd(g, next) < waves) break;
+    }
+    return growth;
+  };
+  Headroom room;
+  room.vgprs = grow(&Shape::vgprs, kVgprFile);
+  if (g.sgprs_allocated) room.sgprs = grow(&Shape::sgprs, kSgprPool);
+  return room;
 }
 
 Shape KernelShape(const patch::Generation& g, const patch::Kernel& kernel) {

@@ -30,6 +30,14 @@ struct Shape {
 // file, SGPR pool (gfx9: 800 in granules of 16) and, when LDS is used, workgroups
 // per compute unit (or workgroup processor).
 int32_t WavesPerSimd(const patch::Generation& generation, const Shape& shape);
+
+// By how many registers an allocation may grow so that at least `waves` wavefronts
+// still fit, each kind alone. (SGPRs where they are not allocated: no limit.)
+struct Headroom {
+  uint32_t sgprs = ~0u, vgprs = ~0u;
+};
+Headroom HeadroomAt(const patch::Generation& generation, const Shape& shape, int32_t waves);
+
 Shape KernelShape(const patch::Generation& generation, const patch::Kernel& kernel);
 
 }  // namespace rjdbi::contract

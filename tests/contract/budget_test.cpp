@@ -51,6 +51,25 @@ TEST(Budget, SiteChecksCompareEachField) {
   EXPECT_EQ(v[2].constraint_id(), id::kInstructionBudget);
 }
 
+TEST(Budget, LostOccupancyIsUnlimitedUntilSomebodyLimitsIt) {
+  Policy policy = DefaultPolicy();
+  v1::ResourceDelta delta;
+  delta.set_occupancy_waves_before(10);
+  delta.set_occupancy_waves_after(7);
+  EXPECT_TRUE(CheckSiteBudget(ComputeBudget({}, policy), delta, {}).empty());
+  v1::Budget asked;
+  asked.set_max_occupancy_loss(3);
+  EXPECT_TRUE(CheckSiteBudget(ComputeBudget(asked, policy), delta, {}).empty());
+  policy.ceiling.set_max_occupancy_loss(2);
+  const auto v = CheckSiteBudget(ComputeBudget(asked, policy), delta, {});
+  ASSERT_EQ(v.size(), 1u);
+  EXPECT_EQ(v[0].constraint_id(), id::kOccupancyBudget);
+  EXPECT_EQ(v[0].limit(), "2 wavefronts per SIMD (the daemon's ceiling)");
+  EXPECT_EQ(CheckCeiling(asked, policy).size(), 1u);
+  EXPECT_EQ(CheckSiteBudget(ComputeBudget({}, policy), delta, {}).size(), 1u)
+      << "ceilings bind all";
+}
+
 TEST(Budget, TelemetryAddsUpAndLaterCheaperSitesStillFit) {
   v1::Budget asked;
   asked.set_max_telemetry_bytes_per_second(1000);

@@ -64,6 +64,7 @@ std::string Descriptor(const AsmKernel& k, const std::string& processor, uint32_
     set("wavefront_size32", wave == 32 ? 1 : 0);
   }
   set("user_sgpr_kernarg_segment_ptr", 1);
+  set("group_segment_fixed_size", k.lds_bytes);
   if (k.preload_dwords > 0) set("user_sgpr_kernarg_preload_length", k.preload_dwords);
   return s + ".end_amdhsa_kernel\n";
 }
@@ -74,7 +75,7 @@ std::string Metadata(const AsmKernel& k, uint32_t wave) {
   };
   return "  - .name: " + k.name + "\n    .symbol: " + k.name + ".kd\n" +
          line("kernarg_segment_size", 16) + line("kernarg_segment_align", 8) +
-         line("group_segment_fixed_size", 0) + line("private_segment_fixed_size", 0) +
+         line("group_segment_fixed_size", k.lds_bytes) + line("private_segment_fixed_size", 0) +
          line("wavefront_size", wave) + line("sgpr_count", k.sgprs + 2) +
          line("vgpr_count", k.vgprs) + line("agpr_count", k.agprs) +
          line("max_flat_workgroup_size", 256);

@@ -21,6 +21,7 @@ struct AsmKernel {
   uint32_t agprs = 0;   // unified files
   uint32_t sgprs = 16;  // .amdhsa_next_free_sgpr
   uint32_t preload_dwords = 0;
+  uint32_t lds_bytes = 0;
   std::string after;  // assembly behind the kernel's end, before alignment
 };
 
