@@ -52,7 +52,8 @@ const std::string& Sample() {
 }
 
 TEST(OffloadBundle, DeviceObjectsByTarget) {
-  const auto found = Extract(Sample() + Sample());
+  const std::string two = Sample() + Sample();  // which the results point into
+  const auto found = Extract(two);
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->size(), 4u);
   EXPECT_EQ((*found)[0].target, "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-");
@@ -73,7 +74,8 @@ TEST(OffloadBundle, WhatIsNone) {
 
 TEST(OffloadBundle, TruncationsAndWrongNumbersAreErrorsOrAnswers) {
   for (size_t size = 0; size < Sample().size(); ++size) {
-    const auto found = Extract(Sample().substr(0, size));
+    const std::string part = Sample().substr(0, size);
+    const auto found = Extract(part);
     EXPECT_FALSE(found.ok()) << size;
   }
   constexpr size_t kCount = sizeof kMagic - 1;
