@@ -336,7 +336,7 @@ class Engine {
 bool Engine::ParseObject() {
   record().set_code_object_sha256(Sha256Hex(bytes_));
   record().set_size(bytes_.size());
-  record().set_engine_version(kEngineVersion);
+  record().set_engine_version(EngineVersion());
   const uint64_t limit = std::min(policy_.max_code_object_bytes, CodeObject::kMaxSize);
   if (bytes_.size() > limit) {
     *record().add_object_violations() = MakeViolation(
@@ -1254,7 +1254,7 @@ PatchFacts Engine::FactsOf(const patch::RewriteResult& result) const {
 
 void Engine::Ship(patch::RewriteResult result) {
   v1::PatchRecord patch;
-  patch.set_engine_version(kEngineVersion);
+  patch.set_engine_version(EngineVersion());
   patch.set_original_sha256(absl::HexStringToBytes(original_sha256_));
   const absl::Status added = AddPatchRecord(FactsOf(result), std::move(patch), result.image);
   if (!added.ok()) {
@@ -1364,6 +1364,12 @@ Admission Engine::Run() {
 }
 
 }  // namespace
+
+const std::string& EngineVersion() {
+  static const auto& version =
+      *new std::string(absl::StrCat(kEngineVersion, "+llvm", patch::LlvmVersion()));
+  return version;
+}
 
 Admission Admit(absl::Span<const uint8_t> object, const std::vector<v1::Attachment>& attachments,
                 const Policy& policy, patch::Rewriter& rewriter) {

@@ -4,6 +4,7 @@
 #define CONTRACT_ADMISSION_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,7 +16,9 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "13";
+inline constexpr char kEngineVersion[] = "14";
+// The same with the LLVM that decodes and assembles: "14+llvm22".
+const std::string& EngineVersion();
 
 struct Policy {
   v1::Budget ceiling;           // an attachment's own budget cannot exceed these

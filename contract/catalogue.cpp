@@ -226,8 +226,10 @@ constexpr CatalogueEntry kCatalogue[] = {
      Reason::kKernargPreloadEntry},
     {"RJD-O005", "no hardware tables for this processor",
      "Register files, hazards and wait counters differ between generations. Without tables "
-     "nothing about the kernel can be guaranteed.",
-     "Rebuild for a supported target, or use a newer version of rjdbi.", Reason::kUnknownProcessor},
+     "nothing about the kernel can be guaranteed. Some processors are known to rjdbi, but not to "
+     "the LLVM that it was built with: the refusal names the version that is needed.",
+     "Rebuild for a supported target, or use rjdbi built with a newer LLVM.",
+     Reason::kUnknownProcessor},
     {"RJD-O006", "the assembler refused the probe's text",
      "The engine produced a sequence that LLVM does not assemble for this processor. This is a "
      "bug of rjdbi; the original is loaded.",
@@ -384,6 +386,15 @@ constexpr CatalogueEntry kCatalogue[] = {
      "A record names its site in 20 bits, so that one code object can have no more than 1048576 "
      "such sites.",
      "Select fewer sites.", Reason::kTooManyRecordSites},
+    {"RJD-S024", "vector register numbers change their meaning in the kernel",
+     "The kernel uses more than 256 vector registers through s_set_vgpr_msb or the MODE register, "
+     "or allocates vector registers as it runs. Which registers are live or free at a site is not "
+     "told by the numbers in its instructions.",
+     "Build the kernel for fewer vector registers.", Reason::kSiteVgprNumbers},
+    {"RJD-S025", "only counters run on this processor",
+     "What writes records, and users' probes, depend on how the processor waits, orders memory, "
+     "keeps hazards apart and numbers its workgroups. For this one that is not known well enough.",
+     "Use count-waves, count-lanes or block-count.", Reason::kOnlyCounters},
 
     {"RJD-U001", "the probe's function has no usable size",
      "A probe is put in line at every site, and the engine looks at each of its instructions. "

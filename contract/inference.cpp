@@ -966,6 +966,7 @@ void Interpreter::NoteMask(const State& s, const Instruction& ins) {
 // address before data, scalar base after.
 std::optional<Interpreter::Offsets> Interpreter::TelemetryOffset(const State& s,
                                                                  const Instruction& ins) const {
+  if (ins.scales_offset) return std::nullopt;
   const InstructionOperand* vaddr = nullptr;
   const InstructionOperand* sbase = nullptr;
   for (const InstructionOperand& o : ins.operands) {

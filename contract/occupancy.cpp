@@ -21,7 +21,7 @@ uint32_t EncodingGranule(const patch::Generation& g, uint32_t wavefront_size) {
 // Workgroups share the LDS of `simds` SIMDs.
 int32_t WavesByLds(const patch::Generation& g, const Shape& s, int32_t unlimited) {
   if (s.lds_bytes == 0 || s.workgroup_size == 0 || s.wavefront_size == 0) return unlimited;
-  const uint32_t groups = g.lds_bytes / std::max<uint32_t>(1, RoundUp(s.lds_bytes, 512));
+  const uint32_t groups = g.lds_bytes / std::max<uint32_t>(1, RoundUp(s.lds_bytes, g.lds_granule));
   const uint32_t waves = (s.workgroup_size + s.wavefront_size - 1) / s.wavefront_size;
   return static_cast<int32_t>((groups * waves + g.simds - 1) / g.simds);
 }

@@ -130,7 +130,7 @@ RegisterSet Remembered(const Generation& g, const Instruction& in) {
   RegisterSet exec;
   exec.Add(patch::kExecLo, 2);
   if (g.sgpr_reads_remembered && in.salu) return in.defs & (Scalars() - exec);
-  if (g.family == "gfx10.1" && ReadsLate(in)) return in.uses & Scalars();
+  if (!g.memory_guard.empty() && ReadsLate(in)) return in.uses & Scalars();
   return {};
 }
 bool Conflicts(const Generation& g, const RegisterSet& remembered, const Instruction& later) {

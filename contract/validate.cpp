@@ -52,7 +52,8 @@ constexpr uint8_t kNop0[] = {0x00, 0x00, 0x80, 0xbf};
 
 // Instructions that the rewriter may put around a sequence: they only wait.
 bool IsGuard(std::string_view op) {
-  return op == "s_nop" || op == "s_waitcnt_depctr" || op == "s_wait_alu" || op == "s_waitcnt_vscnt";
+  return op == "s_nop" || op == "s_waitcnt_depctr" || op == "s_wait_xcnt" || op == "s_wait_alu" ||
+         op == "s_waitcnt_vscnt";
 }
 
 // One site of the kernel: the plans that share it, in order.

@@ -35,13 +35,18 @@ bool IsPlain(const Instruction& in) {
                                       in.opcode.find("join") == std::string_view::npos));
 }
 
+// Returns behind itself, wherever that is.
+bool SwapsPc(const Instruction& in) {
+  return in.opcode == "s_swappc_b64" || in.opcode == "s_swap_pc_i64";
+}
+
 bool IsHint(const Instruction& in) {
   return in.opcode == "s_nop" || in.opcode == "s_delay_alu" || in.waitcnt;
 }
 
-bool IsRegister(const Instruction& in, size_t operand, unsigned reg) {
+bool IsRegister(const Instruction& in, size_t operand, unsigned reg, unsigned count = 1) {
   return operand < in.operands.size() && in.operands[operand].kind == Kind::kRegister &&
-         in.operands[operand].reg == reg && in.operands[operand].count == 1;
+         in.operands[operand].reg == reg && in.operands[operand].count == count;
 }
 
 class Prover {
@@ -71,7 +76,7 @@ class Prover {
   CloneProof Prove() {
     if (Preconditions() && ExpectClauses() && ExpectAddresses()) {
       ExpectDelays();
-      if (Walk() && Branches()) Addresses();
+      if (Walk() && SecondEntry() && Branches()) Addresses();
     }
     return std::move(proof_);
   }
@@ -108,7 +113,7 @@ class Prover {
       if (in.offset != at)
         return Find("a kernel was cloned that does not decode", OriginalVaddr(i));
       at += in.size;
-      if (in.opcode == "s_swappc_b64") continue;  // returns behind itself, wherever that is
+      if (SwapsPc(in)) continue;
       const bool elsewhere = in.call || in.indirect || (in.branch && !IsPlain(in)) ||
                              in.opcode.find("_pc_rel") != std::string_view::npos ||
                              in.opcode.find("s_rfe") == 0 ||
@@ -121,9 +126,6 @@ class Prover {
     }
     if (at == 0 || at != kernel_.code().size()) {
       return Find("a kernel was cloned that does not decode", kernel_.kernel().entry_vaddr);
-    }
-    if ((kernel_.kernel().descriptor.kernarg_preload & 0x7f) != 0) {
-      return Find("a kernel was cloned that has two entries", kernel_.kernel().entry_vaddr);
     }
     const patch::BasicBlock& last = kernel_.blocks().back();
     const Instruction& end = instructions_.back();
@@ -195,7 +197,8 @@ class Prover {
   // counter, and control enters it at its beginning only.
   std::optional<Sum> SumAt(uint32_t i) const {
     const Instruction& getpc = instructions_[i];
-    if (getpc.opcode != "s_getpc_b64" || getpc.operands.size() != 1) return std::nullopt;
+    const bool wide = getpc.opcode == "s_get_pc_i64";
+    if ((getpc.opcode != "s_getpc_b64" && !wide) || getpc.operands.size() != 1) return std::nullopt;
     const auto& pair = getpc.operands[0];
     if (pair.kind != Kind::kRegister || pair.count != 2) return std::nullopt;
     Sum sum{i, 0, 0};
@@ -203,6 +206,15 @@ class Prover {
       const Instruction& in = instructions_[j];
       if (targets_.count(static_cast<int64_t>(in.offset)) != 0) return std::nullopt;
       if (IsHint(in)) continue;
+      if (wide) {  // one addition of a 64-bit literal
+        if (in.opcode != "s_add_nc_u64" || in.size != 12 || !IsRegister(in, 0, pair.reg, 2) ||
+            !IsRegister(in, 1, pair.reg, 2) || in.operands.size() != 3 ||
+            in.operands[2].kind != Kind::kImmediate) {
+          return std::nullopt;
+        }
+        sum.low = sum.high = j;
+        return sum;
+      }
       const bool extends = in.opcode == "s_sext_i32_i16" && IsRegister(in, 0, pair.reg + 1u) &&
                            IsRegister(in, 1, pair.reg + 1u);
       if (extends && sum.low == 0) continue;
@@ -223,7 +235,7 @@ class Prover {
 
   bool ExpectAddresses() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
-      if (!instructions_[i].reads_pc || instructions_[i].opcode == "s_swappc_b64") continue;
+      if (!instructions_[i].reads_pc || SwapsPc(instructions_[i])) continue;
       const auto sum = SumAt(i);
       if (!sum) {
         return Find("a clone reads the program counter for an unknown purpose", OriginalVaddr(i));
@@ -351,6 +363,18 @@ class Prover {
     return true;
   }
 
+  // Firmware that preloads arguments enters so far behind the entry, wherever that
+  // is: what it ran in the original must be there, with all its sequences.
+  bool SecondEntry() {
+    const uint64_t entry = kernel_.isa().generation().preload_entry;
+    const bool preloads = (kernel_.kernel().descriptor.kernarg_preload & 0x7f) != 0;
+    if (!preloads || entry == 0) return true;
+    const auto i = kernel_.InstructionAt(entry);
+    if (i && starts_[*i] == entry) return true;
+    return Find("a clone's second entry, for preloaded arguments, is not at its place",
+                base_ + entry);
+  }
+
   bool Branches() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
       const Instruction& in = instructions_[i];
@@ -380,11 +404,12 @@ class Prover {
       const auto literal = [](uint32_t low, uint32_t high) {
         return uint64_t{high} << 32 | uint64_t{low};
       };
+      const uint64_t high = sum.low == sum.high ? 8 : 4;
       const uint64_t original = OriginalVaddr(sum.getpc) + 4 +
                                 literal(OriginalWord(instructions_[sum.low].offset + 4),
-                                        OriginalWord(instructions_[sum.high].offset + 4));
+                                        OriginalWord(instructions_[sum.high].offset + high));
       const uint64_t cloned = base_ + places_[sum.getpc] + 4 +
-                              literal(*Word(places_[sum.low] + 4), *Word(places_[sum.high] + 4));
+                              literal(*Word(places_[sum.low] + 4), *Word(places_[sum.high] + high));
       if (original == cloned) continue;
       Find(StrCat("a clone makes the address 0x", absl::Hex(cloned), ", the original 0x",
                   absl::Hex(original)),

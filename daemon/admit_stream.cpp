@@ -19,7 +19,7 @@ DecisionPtr TooLarge(const v1::ObjectHeader& header, uint64_t limit) {
   auto decision = std::make_shared<Decision>();
   decision->record.set_code_object_sha256(Hex(header.sha256()));
   decision->record.set_size(header.size());
-  decision->record.set_engine_version(contract::kEngineVersion);
+  decision->record.set_engine_version(contract::EngineVersion());
   *decision->record.add_object_violations() =
       contract::MakeViolation(contract::id::kObjectTooLarge, absl::StrCat(header.size(), " bytes"),
                               absl::StrCat(limit, " bytes"));

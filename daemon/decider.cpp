@@ -98,7 +98,7 @@ DecisionPtr Decider::WithoutBytes(const Question& question) {
   if (kernels == nullptr || AnyKernelMatches(*kernels, question)) return nullptr;
   auto decision = std::make_shared<Decision>();
   decision->record.set_code_object_sha256(hex);
-  decision->record.set_engine_version(contract::kEngineVersion);
+  decision->record.set_engine_version(contract::EngineVersion());
   decision->record.set_kernels(static_cast<uint32_t>(kernels->kernels_size()));
   return decision;
 }

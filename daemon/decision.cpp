@@ -73,7 +73,7 @@ Question Question::Make(std::string sha256, const std::vector<v1::Attachment>& a
 }
 
 std::string Question::Key(const contract::Policy& policy) const {
-  std::string text = absl::StrCat("rjdbi decision 1\n", contract::kEngineVersion, "\n");
+  std::string text = absl::StrCat("rjdbi decision 1\n", contract::EngineVersion(), "\n");
   AppendBlock(text, sha256);
   AppendBlock(text, policy.ceiling.SerializeAsString());
   AppendBlock(text, policy.defaults.SerializeAsString());

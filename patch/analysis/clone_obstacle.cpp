@@ -33,6 +33,22 @@ std::optional<uint32_t> AddedLiteral(const Instruction& in, absl::Span<const uin
   return literal;
 }
 
+// gfx1250 adds in one instruction: `s_add_nc_u64` pair, pair, 64-bit literal.
+std::optional<int64_t> AddedWideLiteral(const Instruction& in, absl::Span<const uint8_t> code,
+                                        uint16_t pair) {
+  if (in.opcode != "s_add_nc_u64" || in.size != 12 || in.operands.size() < 3) return std::nullopt;
+  const auto is_pair = [&](const InstructionOperand& o) {
+    return o.kind == Kind::kRegister && o.reg == pair && o.count == 2;
+  };
+  if (!is_pair(in.operands[0]) || !in.operands[0].is_def || !is_pair(in.operands[1]) ||
+      in.operands[2].kind != Kind::kImmediate) {
+    return std::nullopt;
+  }
+  int64_t literal = 0;
+  std::memcpy(&literal, code.data() + in.offset + 4, sizeof literal);
+  return literal;
+}
+
 bool IsSignExtension(const Instruction& in, uint16_t reg) {
   return in.opcode == "s_sext_i32_i16" && in.size == 4 && in.operands.size() >= 2 &&
          in.operands[0].kind == Kind::kRegister && in.operands[0].reg == reg &&
@@ -59,14 +75,15 @@ class Finder {
     }
   }
 
-  void Layout(std::optional<uint64_t> undecodable, bool two_entries) {
+  void Layout(std::optional<uint64_t> undecodable, uint64_t preload_entry) {
     if (undecodable) {
       Obstacle(absl::StrCat("offset 0x", absl::Hex(*undecodable)),
                "some of the kernel's bytes do not decode");
     }
     if (instructions_.empty() || flow_.blocks.empty()) Obstacle("no code", "there is no code");
-    if (two_entries) {
-      Obstacle("two entries", "the kernel has two hardware entries, for preloaded arguments");
+    if (preload_entry != 0 && !instructions_.Find(preload_entry)) {
+      Obstacle(absl::StrCat("offset ", preload_entry),
+               "no instruction begins at the entry for preloaded arguments");
     }
     if (!flow_.inside_targets.empty()) {
       Obstacle(absl::StrCat("branch target 0x", absl::Hex(flow_.inside_targets.front())),
@@ -107,7 +124,7 @@ class Finder {
     const Instruction& in = instructions_[i];
     // A call through a register: the callee stays where it is, and returns to
     // wherever it was called from.
-    if (in.opcode == "s_swappc_b64") return;
+    if (in.opcode == "s_swappc_b64" || in.opcode == "s_swap_pc_i64") return;
     if (in.call || in.indirect || IsIndirectTransfer(in)) {
       return Obstacle(Where(in), "the kernel branches through a register, or calls by distance");
     }
@@ -153,7 +170,8 @@ std::optional<PcAddress> FindPcAddress(const InstructionList& instructions,
                                        absl::Span<const uint8_t> code, const ControlFlow& flow,
                                        uint32_t getpc) {
   const Instruction& first = instructions[getpc];
-  if (first.opcode != "s_getpc_b64" || first.size != 4 || first.operands.empty()) {
+  const bool getpc_i64 = first.opcode == "s_get_pc_i64";
+  if ((first.opcode != "s_getpc_b64" && !getpc_i64) || first.size != 4 || first.operands.empty()) {
     return std::nullopt;
   }
   const InstructionOperand& pair = first.operands[0];
@@ -167,6 +185,13 @@ std::optional<PcAddress> FindPcAddress(const InstructionList& instructions,
     const Instruction& in = instructions[i];
     if (flow.block_of[i] != flow.block_of[getpc]) return std::nullopt;
     if (OnlyWaits(in)) continue;
+    if (getpc_i64) {
+      const auto literal = AddedWideLiteral(in, code, low);
+      if (!literal) return std::nullopt;
+      address.low = address.high = i;
+      address.displacement = *literal;
+      return address;
+    }
     if (!low_literal && IsSignExtension(in, high)) continue;
     if (!low_literal) {
       if (in.opcode != "s_add_u32" && in.opcode != "s_add_co_u32") return std::nullopt;
@@ -189,9 +214,9 @@ std::optional<PcAddress> FindPcAddress(const InstructionList& instructions,
 CloneFacts FindCloneFacts(const CodeObject& object, size_t kernel_index,
                           const InstructionList& instructions, absl::Span<const uint8_t> code,
                           const ControlFlow& flow, const std::vector<Clause>& clauses,
-                          std::optional<uint64_t> undecodable, bool two_entries) {
+                          std::optional<uint64_t> undecodable, uint64_t preload_entry) {
   Finder finder(instructions, code, flow);
-  finder.Layout(undecodable, two_entries);
+  finder.Layout(undecodable, preload_entry);
   finder.Object(object, kernel_index);
   finder.Instructions();
   finder.Clauses(clauses);

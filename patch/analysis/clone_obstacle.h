@@ -31,7 +31,7 @@ struct CloneFacts {
 CloneFacts FindCloneFacts(const CodeObject& object, size_t kernel_index,
                           const InstructionList& instructions, absl::Span<const uint8_t> code,
                           const ControlFlow& flow, const std::vector<Clause>& clauses,
-                          std::optional<uint64_t> undecodable, bool two_entries);
+                          std::optional<uint64_t> undecodable, uint64_t preload_entry);
 
 }  // namespace rjdbi::patch
 

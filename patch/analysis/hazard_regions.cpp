@@ -85,6 +85,32 @@ bool IndexesVgprs(const Instruction& in) {
          in.opcode.starts_with("s_set_gpr_idx");
 }
 
+bool ChangesVgprNumbers(const Instruction& in, absl::Span<const uint8_t> code,
+                        const Generation& generation) {
+  if (generation.major < 12) return false;
+  const bool msb = in.opcode == "s_set_vgpr_msb";
+  if (in.opcode == "s_alloc_vgpr") return true;
+  if (!msb && (!in.setreg || generation.vgpr_msb_mode.bits == 0)) return false;
+  uint16_t simm = 0;
+  std::memcpy(&simm, code.data() + in.offset, sizeof(simm));
+  if (msb) return (simm & 0xff) != 0;
+  // simm16: register [5:0], first bit [10:6], bits minus one [15:11].
+  constexpr unsigned kMode = 1;
+  if ((simm & 0x3f) != kMode) return false;
+  if (in.size != 8) return true;  // from a register
+  // LLVM's hazard recogniser wants two v_nop right before a write of the lowest bits,
+  // which an insertion could separate from it.
+  if ((simm >> 6 & 0x1f) == 0) return true;
+  // Whichever field is written, the literal's bits at the place of these land in
+  // them. Source: LLVM's FeatureSetregVGPRMSBFixup.
+  uint32_t literal = 0;
+  std::memcpy(&literal, code.data() + in.offset + 4, sizeof(literal));
+  const unsigned first = simm >> 6 & 0x1f;
+  const uint64_t written = (literal & ((uint64_t{2} << (simm >> 11)) - 1)) << first;
+  const BitField& field = generation.vgpr_msb_mode;
+  return ((written | literal) >> field.shift & ((1u << field.bits) - 1)) != 0;
+}
+
 bool IndexesSgprs(const Instruction& in) { return in.opcode.starts_with("s_movrel"); }
 
 std::vector<uint8_t> FindRegions(const InstructionList& instructions,

@@ -43,6 +43,11 @@ bool DeallocatesVgprs(const Instruction& in, absl::Span<const uint8_t> code,
 
 // Instructions that reach vector (scalar) registers through an index register.
 bool IndexesVgprs(const Instruction& in);
+// From here on a vector register's number may mean another register, or the
+// wavefront has another number of them: s_set_vgpr_msb, writes of MODE's bits for
+// it, s_alloc_vgpr.
+bool ChangesVgprNumbers(const Instruction& in, absl::Span<const uint8_t> code,
+                        const Generation& generation);
 bool IndexesSgprs(const Instruction& in);
 
 }  // namespace rjdbi::patch

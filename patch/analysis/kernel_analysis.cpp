@@ -99,13 +99,20 @@ class Analysis final : public KernelAnalysis {
            ObjectFacts& facts)
       : object_(object), kernel_index_(kernel_index), isa_(isa), code_(code) {
     Sweep(isa_, code_, instructions_, undecodable_);
-    two_entries_ =
-        (kernel().descriptor.kernarg_preload & 0x7f) != 0 && code_.size() > kPreloadEntryOffset;
+    const uint64_t second = isa_.generation().preload_entry;
+    const bool preloads = (kernel().descriptor.kernarg_preload & 0x7f) != 0;
+    if (preloads && code_.size() > second) preload_entry_ = second;
     std::vector<uint64_t> entries = {0};
-    if (two_entries_) entries.push_back(kPreloadEntryOffset);
+    if (preload_entry_ != 0) entries.push_back(preload_entry_);
     flow_ = BuildControlFlow(instructions_, code_.size(), entries);
     clauses_ = FindClauses(instructions_);
     regions_ = FindRegions(instructions_, code_, flow_, clauses_, isa_.generation());
+    for (uint32_t i = 0; i < instructions_.size() && !vgpr_numbers_; ++i) {
+      if (ChangesVgprNumbers(instructions_.Shared(i), code_.subspan(instructions_.OffsetOf(i)),
+                             isa_.generation())) {
+        vgpr_numbers_ = i;
+      }
+    }
     FindMentioned(facts);
     live_cache_.resize(flow_.blocks.size());
     pending_cache_.resize(flow_.blocks.size());
@@ -158,6 +165,7 @@ class Analysis final : public KernelAnalysis {
   }
 
   std::optional<Refusal> Immovable(uint32_t i, Position position) const override;
+  uint64_t preload_entry() const override { return preload_entry_; }
   const std::optional<Refusal>& CloneObstacle() const override { return Clone().obstacle; }
   const std::vector<PcAddress>& PcAddresses() const override { return Clone().addresses; }
   std::optional<Refusal> NotInsertable(uint32_t i, Position position) const override;
@@ -165,13 +173,14 @@ class Analysis final : public KernelAnalysis {
  private:
   const CloneFacts& Clone() const {
     if (!clone_) {
-      clone_ =
-          std::make_unique<CloneFacts>(FindCloneFacts(object_, kernel_index_, instructions_, code_,
-                                                      flow_, clauses_, undecodable_, two_entries_));
+      clone_ = std::make_unique<CloneFacts>(FindCloneFacts(object_, kernel_index_, instructions_,
+                                                           code_, flow_, clauses_, undecodable_,
+                                                           preload_entry_));
     }
     return *clone_;
   }
 
+  std::optional<Refusal> BeforeSecondEntry(const Instruction& in) const;
   std::optional<Refusal> InRegion(uint32_t i, Position position) const;
 
   RegisterSet Everything() const { return mentioned_ | SpecialRegisters(); }
@@ -239,7 +248,8 @@ class Analysis final : public KernelAnalysis {
   const absl::Span<const uint8_t> code_;
   InstructionList instructions_;
   std::optional<uint64_t> undecodable_;
-  bool two_entries_ = false;
+  uint64_t preload_entry_ = 0;
+  std::optional<uint32_t> vgpr_numbers_;  // an instruction that changes their meaning
   ControlFlow flow_;
   std::vector<Clause> clauses_;
   std::vector<uint8_t> regions_;
@@ -291,6 +301,12 @@ std::optional<Refusal> NothingAfter(const Instruction& in) {
 
 std::optional<Refusal> Analysis::InRegion(uint32_t i, Position position) const {
   const Instruction& in = instructions_[i];
+  if (vgpr_numbers_) {
+    const Instruction& change = instructions_[*vgpr_numbers_];
+    return Refuse(Reason::kSiteVgprNumbers,
+                  absl::StrCat(std::string(change.opcode), " at 0x", absl::Hex(change.offset)), "",
+                  "what a vector register's number means changes within the kernel");
+  }
   if (RegionAt(i, position) & kInGprIndex) {
     return Refuse(Reason::kSiteInsideGprIndexRegion, std::string(in.opcode), "",
                   "vector register numbers are relative here");
@@ -302,10 +318,19 @@ std::optional<Refusal> Analysis::InRegion(uint32_t i, Position position) const {
   return std::nullopt;
 }
 
+std::optional<Refusal> Analysis::BeforeSecondEntry(const Instruction& in) const {
+  if (in.offset >= preload_entry_) return std::nullopt;
+  return Refuse(Reason::kKernargPreloadEntry, absl::StrCat("offset ", in.offset),
+                absl::StrCat("offset ", preload_entry_),
+                "only firmware without kernarg preloading runs this entry; a count taken here "
+                "would miss the others");
+}
+
 std::optional<Refusal> Analysis::NotInsertable(uint32_t i, Position position) const {
   if (position == Position::kAfter) {
     if (auto refusal = NothingAfter(instructions_[i])) return refusal;
   }
+  if (auto refusal = BeforeSecondEntry(instructions_[i])) return refusal;
   return InRegion(i, position);
 }
 
@@ -326,12 +351,7 @@ std::optional<Refusal> Analysis::Immovable(uint32_t i, Position position) const 
                   "registers that undecoded code uses cannot be known");
   }
   if (auto refusal = ImmovableKind(in)) return refusal;
-  if (two_entries_ && in.offset < kPreloadEntryOffset) {
-    return Refuse(Reason::kKernargPreloadEntry, absl::StrCat("offset ", in.offset),
-                  absl::StrCat("offset ", kPreloadEntryOffset),
-                  "only firmware without kernarg preloading runs this entry; a count taken here "
-                  "would miss the others");
-  }
+  if (auto refusal = BeforeSecondEntry(in)) return refusal;
   if ((Region(i) & kInClause) && !SplittableClause(i)) {
     return Refuse(Reason::kSiteInsideClause, std::string(in.opcode), "",
                   "the s_clause run is no straight line within the kernel, so its extent is not "

@@ -112,6 +112,9 @@ class KernelAnalysis {
   virtual std::optional<Refusal> Immovable(uint32_t i,
                                            Position position = Position::kBefore) const = 0;
 
+  // Offset of the second hardware entry, for firmware that preloads arguments; 0: the
+  // kernel has one. See Generation::preload_entry.
+  virtual uint64_t preload_entry() const = 0;
   // Why the kernel cannot be written anew elsewhere with code inserted (a clone);
   // nullopt: it can.
   virtual const std::optional<Refusal>& CloneObstacle() const = 0;
@@ -121,11 +124,6 @@ class KernelAnalysis {
   // Addresses made from the program counter, when there is no CloneObstacle.
   virtual const std::vector<PcAddress>& PcAddresses() const = 0;
 };
-
-// With kernarg preloading, firmware that knows it enters here; older firmware
-// enters at 0, where the compiler puts code that loads the same registers and
-// branches here.
-inline constexpr uint64_t kPreloadEntryOffset = 256;
 
 // Nothing in the kernel depends on where it lies, and control stays in it.
 bool PositionIndependent(const KernelAnalysis& kernel);

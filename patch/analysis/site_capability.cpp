@@ -105,9 +105,6 @@ class Ranges {
 SiteCapabilities::SiteCapabilities(const KernelAnalysis& kernel)
     : kernel_(kernel), outstanding_(kernel), position_independent_(PositionIndependent(kernel)) {
   if (const auto segment = NewSegmentVaddr(kernel.object()); segment.ok()) segment_ = *segment;
-  for (const BasicBlock& block : kernel.blocks()) {
-    two_entries_ |= block.entry && kernel.instructions()[block.first].offset == kPreloadEntryOffset;
-  }
   FindDelayWindows();
   FindExec();
 }
@@ -173,7 +170,7 @@ std::vector<SiteTrait> SiteCapabilities::Traits(uint32_t i) const {
       {SiteTrait::kRegistersReleased, (regions & kAfterDealloc) != 0},
       {SiteTrait::kUnreachable, !kernel_.Reachable(i)},
       {SiteTrait::kNearUndecodable, gap_before || gap_after},
-      {SiteTrait::kBeforeSecondEntry, two_entries_ && in.offset < kPreloadEntryOffset},
+      {SiteTrait::kBeforeSecondEntry, in.offset < kernel_.preload_entry()},
       {SiteTrait::kExecUnknown, exec_unknown_[i]},
       {SiteTrait::kBranchTargetInside, inside != flow.inside_targets.end() && *inside < end},
   };

@@ -87,7 +87,7 @@ class SiteCapabilities {
   Outstanding outstanding_;
   std::vector<bool> delayed_, exec_unknown_;
   std::optional<uint64_t> segment_;  // vaddr
-  bool position_independent_ = false, two_entries_ = false;
+  bool position_independent_ = false;
 };
 
 }  // namespace rjdbi::patch

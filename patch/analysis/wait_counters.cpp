@@ -54,6 +54,7 @@ constexpr LateRow kLateRows[] = {
     {"ds_param_load", kParameter},  {"ds_direct_load", kParameter},
     {"lds_", kParameter},           {"ds_", kDsLate},
     {"flat_", kFlatLate},           {"global_", kVector},
+    {"cluster_", kVector},          {"tensor_", kNoResult},
     {"scratch_", kVector},          {"buffer_", kVector},
     {"tbuffer_", kVector},          {"image_", kImageLate},
     {"s_load_", kScalarLate},       {"s_buffer_", kScalarLate},

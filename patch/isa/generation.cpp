@@ -9,8 +9,8 @@
 namespace rjdbi::patch {
 
 absl::StatusOr<const Generation*> FindGeneration(std::string_view processor) {
-  for (const auto rows :
-       {Gfx9Processors(), Gfx10Processors(), Gfx11Processors(), Gfx12Processors()}) {
+  for (const auto rows : {Gfx9Processors(), Gfx10Processors(), Gfx11Processors(), Gfx12Processors(),
+                          Gfx125Processors()}) {
     for (const ProcessorRow& row : rows) {
       if (row.processor == processor) return row.generation;
     }

@@ -81,7 +81,8 @@ struct HazardRule {
 struct Generation {
   std::string_view family;  // "gfx90a", "gfx10.3", ...
   int major = 0;            // 9, 10, 11, 12
-  bool wave32 = false;      // wavefronts of 32, beside those of 64
+  int min_llvm = 19;        // major version of the first LLVM that knows the instructions
+  bool wave32 = false, wave64 = true;  // wavefront sizes
 
   // VGPR allocation.
   uint16_t vgpr_granule_w64 = 4, vgpr_granule_w32 = 0;                    // occupancy granule
@@ -99,6 +100,7 @@ struct Generation {
 
   uint16_t max_waves_per_simd = 10;
   uint32_t lds_bytes = 65536;  // per CU, or per WGP
+  uint32_t lds_granule = 512;
   uint8_t simds = 4;
 
   // Assembled once at a sequence's head and tail ("" when none is needed; on gfx9
@@ -108,6 +110,11 @@ struct Generation {
   // Instead of head_guard in kernels that contain MFMA, when the probe touches
   // a vector register that is not proven fresh ("" where there is no MFMA).
   std::string_view mfma_head_guard;
+  // Behind a sequence's memory operation, before a scalar write of EXEC or of an
+  // SGPR that the operation reads.
+  std::string_view memory_guard;
+  bool guards_wait = false;           // one of the guards waits for operations in flight
+  bool fresh_registers_only = false;  // hazards of others are not guarded against
 
   bool scalar_atomics = false;
   std::string_view global_atomic_add_u64;  // "global_atomic_add_x2" / "global_atomic_add_u64"
@@ -115,8 +122,8 @@ struct Generation {
   // The same of one that returns, and of a store.
   std::string_view returning_system_scope, store_system_scope;
 
-  // For probes that write records. Waits until nothing is outstanding: vector
-  // loads with atomics that return, and vector stores.
+  // For probes that write records; all empty where they are refused. Waits until
+  // nothing is outstanding: vector loads with atomics that return, and vector stores.
   std::string_view load_wait, store_wait;
   std::string_view wave_register;  // for s_getreg_b32: the wavefront's slot on the GPU
   // Before v_readfirstlane_b32, three instructions behind v_cmpx and one behind
@@ -139,19 +146,27 @@ struct Generation {
   bool scalar_waits_apart = false;  // kKm is a counter of its own, kDs only LDS
 
   // Encodings.
+  uint8_t max_instruction_bytes = 20;
   uint8_t null_operand = 0;  // number of the null register; 0: there is none
   absl::Span<const HardwareRegister> hwregs;
   uint8_t flat_offset_bits = 13;     // of global and scratch forms, signed
   bool signed_flat_offsets = false;  // of flat forms, too
   uint8_t gds_bit = 0;               // in a DS instruction's first word; 0: no GDS
+  bool scaled_offsets = false;       // memory forms may count their register offset in elements
   bool sdwa = false;
+  // MODE's bits that vector register numbers continue in (s_set_vgpr_msb).
+  BitField vgpr_msb_mode = {};
   bool shared_vgprs = false;  // rsrc3[3:0]: registers that wave64 halves share
 
   // A vector instruction's read of an SGPR stays a hazard for later writes of it
   // however far they are, so compilers' waits must be known (gfx12).
   bool sgpr_reads_remembered = false;
-  bool getpc_zero_extends = false;      // gfx12: sign-extend the high half
-  std::string_view far_jump_guard;      // before s_setpc (gfx12 SGPR hazard)
+  bool getpc_zero_extends = false;  // gfx12: sign-extend the high half
+  std::string_view far_jump_guard;  // before s_setpc (gfx12 SGPR hazard)
+  // With kernel-argument preloading, firmware that knows it enters this far behind
+  // the entry; older firmware enters at the entry, where the compiler puts code that
+  // loads the same registers and branches here. 0: preloading has one entry.
+  uint16_t preload_entry = 0;
   uint32_t end_padding_bytes = 0;       // instruction prefetch past the end
   std::string_view end_padding_opcode;  // "s_nop 0" / "s_code_end"
 };

@@ -35,6 +35,9 @@ constexpr NamedRegister kNamedRegisters[] = {
     {"SRC_SCC", kScc, 1},
     {"SRC_VCCZ", kVccLo, 2},
     {"SRC_EXECZ", kExecLo, 2},
+    {"SRC_FLAT_SCRATCH_BASE_LO", kFlatScratchLo, 1},
+    {"SRC_FLAT_SCRATCH_BASE_HI", kFlatScratchHi, 1},
+    {"SRC_FLAT_SCRATCH_BASE", kFlatScratchLo, 2},
     {"LDS_DIRECT", kM0, 1},
     {"MODE", kMode, 1},
     {"FLAT_SCR_LO", kFlatScratchLo, 1},
@@ -71,14 +74,15 @@ RegisterMap::Range NumberedRange(std::string_view name) {
          ++digits) {
       number = number * 10 + static_cast<unsigned>(rest[digits] - '0');
     }
-    if (digits == 0 || number >= file.count) return {};
+    if (digits == 0) return {};
+    if (number >= file.count) return {kNumRegisters, 0, false, true};
     uint8_t count = 1;
     for (size_t at = rest.find(file.prefix); at != std::string_view::npos;
          at = rest.find(file.prefix, at + 1)) {
       ++count;
     }
-    if (number + count > file.count) return {};
-    return {static_cast<uint16_t>(file.first + number), count};
+    if (number + count > file.count) return {kNumRegisters, 0, false, true};
+    return {static_cast<uint16_t>(file.first + number), count, false, false};
   }
   return {};
 }
@@ -87,7 +91,7 @@ RegisterMap::Range RangeOf(std::string_view llvm_name) {
   const std::string_view name = WithoutSuffix(llvm_name);
   const bool condition = name == "SRC_VCCZ" || name == "SRC_EXECZ";
   for (const NamedRegister& named : kNamedRegisters) {
-    if (named.name == name) return {named.first, named.count, condition};
+    if (named.name == name) return {named.first, named.count, condition, false};
   }
   return NumberedRange(name);
 }
@@ -121,6 +125,12 @@ constexpr FlowRow kFlow[] = {
     {"s_call_b64", false, false, true, true, true},
     {"s_rfe_b64", false, true, false, false, false},
     {"s_rfe_restore_b64", false, true, false, false, false},
+    // gfx1250's names, and its long branch.
+    {"s_set_pc_i64", false, true, false, false, false},
+    {"s_swap_pc_i64", false, true, true, false, true},
+    {"s_call_i64", false, false, true, true, true},
+    {"s_rfe_i64", false, true, false, false, false},
+    {"s_add_pc_i64", false, true, false, false, true},
 };
 
 bool Contains(std::string_view text, std::string_view part) {
@@ -159,7 +169,7 @@ void SetFlow(std::string_view m, OpcodeTraits& traits) {
     base.reads_pc = row.reads_pc;
     traits.pc_relative = row.pc_relative;
   }
-  base.reads_pc |= m == "s_getpc_b64";
+  base.reads_pc |= m == "s_getpc_b64" || m == "s_get_pc_i64";
   base.ends_program = m.starts_with("s_endpgm");
   base.barrier = IsBarrier(m);
   base.is_clause = m == "s_clause";
@@ -206,6 +216,12 @@ void SetMemory(const llvm::MCInstrDesc& desc, std::string_view m, OpcodeTraits& 
   Instruction& base = traits.base;
   const MemoryKind kind = KindOf(desc.TSFlags, m);
   traits.is_ds = (desc.TSFlags & flag::kDs) != 0;
+  if (m.starts_with("tensor_")) {  // between memory and LDS, by a unit of its own
+    base.memory = MemoryKind::kGlobal;
+    base.load = m.starts_with("tensor_load");
+    base.store = !base.load;
+    return;
+  }
   if (kind == MemoryKind::kNone || IsLaneExchange(m)) return;
   if (m.starts_with("ds_gws")) {  // synchronisation, no data
     base.memory = kind;
@@ -236,7 +252,7 @@ bool EndsWithAny(std::string_view m, std::initializer_list<std::string_view> end
 bool CrossesLanes(uint64_t flags, std::string_view m) {
   return (flags & flag::kDpp) != 0 ||
          AnyOf(m, {"lane", "v_mfma", "v_smfma", "wmma", "v_swmmac", "movrel", "swaprel", "interp",
-                   "_load_tr", "_lds_"});
+                   "_load_tr", "_tr_b", "_lds_"});
 }
 
 // 32 and 64 bit results: what is narrower may leave the rest of a register. Those
@@ -244,7 +260,7 @@ bool CrossesLanes(uint64_t flags, std::string_view m) {
 bool WritesWholeRegisters(std::string_view m) {
   return EndsWithAny(m, {"_b32", "_u32", "_i32", "_f32", "_b64", "_u64", "_i64", "_f64"}) &&
          !AnyOf(m, {"cvt_f16", "cvt_u16", "cvt_i16", "cvt_bf16", "cvt_norm", "cvt_pk", "cvt_sr",
-                    "cvt_fp8", "cvt_bf8", "mac", "dot", "mix", "v_dual_"});
+                    "cvt_fp8", "cvt_bf8", "cvt_scale", "ashr_pk", "mac", "dot", "mix", "v_dual_"});
 }
 // Loads extend to the register, but for those into one half.
 bool LoadsWholeRegisters(std::string_view m) {

@@ -53,6 +53,7 @@ struct RegisterMap {
     uint16_t first = kNumRegisters;
     uint8_t count = 0;  // 0: nothing of ours (null, constants)
     bool condition = false;
+    bool foreign = false;  // a register that our numbering lacks
   };
   std::vector<Range> ranges;
   static RegisterMap Build(const llvm::MCRegisterInfo& info);

@@ -149,7 +149,7 @@ class LlvmIsa : public Isa {
 
  private:
   // The longest encoding is 20 bytes.
-  static constexpr size_t kMaxSize = 20, kMaxSizeGfx9 = 8;
+  static constexpr size_t kMaxSize = 20;
   using LongKey = std::pair<std::array<uint8_t, kMaxSize>, size_t>;
 
   Known* Lookup(absl::Span<const uint8_t> code, uint64_t offset);
@@ -157,6 +157,7 @@ class LlvmIsa : public Isa {
   Known* DecodeAnew(absl::Span<const uint8_t> bytes);
   bool DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, uint64_t& size);
   const OpcodeTraits& TraitsOf(const llvm::MCInst& inst);
+  std::string PrintInst(const llvm::MCInst& inst) const;
   int64_t SignedOffset(MemoryKind kind, int64_t imm) const;
   bool AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits, Building& out) const;
   void AddHardwareRegister(const OpcodeTraits& traits, uint32_t word, Building& out) const;
@@ -186,7 +187,7 @@ bool LlvmIsa::DecodeInst(absl::Span<const uint8_t> bytes, llvm::MCInst& inst, ui
   std::copy_n(bytes.begin(), std::min(bytes.size(), kMaxSize), shown.begin());
   const auto status = llvm_->disassembler->getInstruction(
       inst, size, llvm::ArrayRef<uint8_t>(shown.data(), shown.size()), 0, llvm::nulls());
-  const size_t limit = std::min(bytes.size(), generation_.major == 9 ? kMaxSizeGfx9 : kMaxSize);
+  const size_t limit = std::min<size_t>(bytes.size(), generation_.max_instruction_bytes);
   return status != llvm::MCDisassembler::Fail && size >= 4 && size <= limit;
 }
 
@@ -206,7 +207,7 @@ int64_t LlvmIsa::SignedOffset(MemoryKind kind, int64_t imm) const {
   return ((imm & ((sign << 1) - 1)) ^ sign) - sign;
 }
 
-// False: an operand whose value is not known.
+// False: an operand whose register or value is not known.
 bool LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
                           Building& out) const {
   const llvm::MCInstrDesc& desc = llvm_->instructions->get(inst.getOpcode());
@@ -218,6 +219,7 @@ bool LlvmIsa::AddOperands(const llvm::MCInst& inst, const OpcodeTraits& traits,
     operand.is_def = i < desc.getNumDefs();
     if (from.isReg()) {
       const RegisterMap::Range range = map_.ranges[from.getReg()];
+      if (range.foreign) return false;
       if (range.count > 0) {
         operand.kind = InstructionOperand::Kind::kRegister;
         operand.reg = range.first;
@@ -303,6 +305,10 @@ Known* LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
   out.uses = interner_.Set(made.uses);
   out.partial_defs = interner_.Set(made.partial_defs);
   out.operands = interner_.Operands(made.operands);
+  if (generation_.scaled_offsets && out.memory != MemoryKind::kNone) {
+    known_.back().text = PrintInst(inst);
+    out.scales_offset = known_.back().text.find(" scale_offset") != std::string::npos;
+  }
   return &known_.back();
 }
 
@@ -358,11 +364,15 @@ std::string LlvmIsa::Print(absl::Span<const uint8_t> code, uint64_t offset) {
   llvm::MCInst inst;
   uint64_t size = 0;
   if (!DecodeInst(code.subspan(offset, known->instruction.size), inst, size)) return "";
+  return known->text = PrintInst(inst);
+}
+
+std::string LlvmIsa::PrintInst(const llvm::MCInst& inst) const {
   std::string text;
   llvm::raw_string_ostream stream(text);
   llvm_->printer->printInst(&inst, 0, "", *llvm_->subtarget, stream);
   stream.flush();
-  return known->text = SingleBlanks(text);
+  return SingleBlanks(text);
 }
 
 // Same instruction, operands as the renaming says.
@@ -411,9 +421,10 @@ RegisterRenaming NoRenaming() {
   return same;
 }
 
+int LlvmVersion() { return LLVM_VERSION_MAJOR; }
+
 absl::StatusOr<std::unique_ptr<Isa>> Isa::Create(const TargetId& target, uint32_t wavefront_size) {
   absl::StatusOr<const Generation*> generation = FindGeneration(target.processor);
-  if (!generation.ok()) return absl::UnimplementedError(generation.status().message());
   absl::StatusOr<std::unique_ptr<LlvmTarget>> llvm = LlvmTarget::Create(target, wavefront_size);
   if (!llvm.ok()) return llvm.status();
   if (absl::Status status = CheckFlagPositions(); !status.ok()) return status;

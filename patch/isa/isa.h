@@ -81,12 +81,16 @@ struct Instruction {
   bool load = false, store = false, atomic = false, returns_value = false;
   bool waitcnt = false;  // any s_waitcnt form
   bool sendmsg = false, trap = false, setreg = false;
-  int64_t memory_offset = 0;  // instruction offset of memory forms (first of two for DS)
+  bool scales_offset = false;  // gfx1250: the register offset counts elements, not bytes
+  int64_t memory_offset = 0;   // instruction offset of memory forms (first of two for DS)
 };
 
 // By Register: which one stands in its place.
 using RegisterRenaming = std::array<uint16_t, kNumRegisters>;
 RegisterRenaming NoRenaming();
+
+// Major version of the LLVM in use: what is decoded and assembled depends on it.
+int LlvmVersion();
 
 class Isa {
  public:

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "llvm/Support/TargetSelect.h"
+#include "patch/isa/generation.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -25,7 +26,7 @@ const llvm::Target* AmdgpuTarget() {
 std::string Features(const TargetId& target, uint32_t wavefront_size, bool has_wave32) {
   // The image addresses of gfx10 and gfx11. The decoder tables of the others have none,
   // but LLVM then looks at 20 bytes: looking at fewer (8 on gfx9), LLVM 22 falls over
-  // where they want a literal behind them. See kMaxSizeGfx9 in isa.cpp.
+  // where they want a literal behind them. See Generation::max_instruction_bytes.
   std::string features = "+nsa-encoding";
   if (has_wave32) {
     absl::StrAppend(&features, wavefront_size == 32 ? ",+wavefrontsize32,-wavefrontsize64"
@@ -46,19 +47,24 @@ absl::StatusOr<std::unique_ptr<LlvmTarget>> LlvmTarget::Create(const TargetId& t
                                                                uint32_t wavefront_size) {
   const llvm::Target* llvm_target = AmdgpuTarget();
   if (llvm_target == nullptr) return absl::UnimplementedError("this LLVM lacks AMDGPU");
+  absl::StatusOr<const Generation*> generation = FindGeneration(target.processor);
+  if (!generation.ok()) return absl::UnimplementedError(generation.status().message());
   auto out = std::make_unique<LlvmTarget>();
   out->target = llvm_target;
   {
     // An unknown processor would make LLVM print to stderr: ask first.
     std::unique_ptr<llvm::MCSubtargetInfo> generic(
         llvm_target->createMCSubtargetInfo(AmdgpuTriple(), "", ""));
-    if (!generic->isCPUStringValid(target.processor)) {
-      return absl::UnimplementedError(
-          absl::StrCat("LLVM does not know processor ", target.processor));
+    const int needed = (*generation)->min_llvm;
+    if (LLVM_VERSION_MAJOR < needed || !generic->isCPUStringValid(target.processor)) {
+      return absl::UnimplementedError(absl::StrCat(target.processor, " needs LLVM ", needed,
+                                                   " or newer; this is LLVM ", LLVM_VERSION_MAJOR));
     }
   }
-  const bool has_wave32 = target.processor.rfind("gfx9", 0) != 0;
-  if (wavefront_size != 64 && !(wavefront_size == 32 && has_wave32)) {
+  const bool has_wave32 = (*generation)->wave32;
+  const bool has_size =
+      wavefront_size == 32 ? has_wave32 : wavefront_size == 64 && (*generation)->wave64;
+  if (!has_size) {
     return absl::InvalidArgumentError(
         absl::StrCat(target.processor, " has no wavefront size ", wavefront_size));
   }

@@ -23,6 +23,7 @@ enum class Reason : uint16_t {
   kSiteTooShort,
   kSiteDealloc,       // after VGPR deallocation
   kSiteNothingAfter,  // position "after" on an instruction that transfers control
+  kSiteVgprNumbers,   // the kernel changes what vector register numbers mean
   kNoLineTable,       // a selector names source lines
   kBadDebugInfo,
   // Registers.
@@ -43,6 +44,7 @@ enum class Reason : uint16_t {
   kTooManyRecordSites,
   kWorkgroupIdLost,  // trace-exec: nothing keeps it
   kProbeArgument,    // a user's probe asks for what the site does not have
+  kOnlyCounters,     // the processor's tables do not say how
   // Placement.
   kOutOfBranchReach,
   kNoSegmentSlot,  // no program header can be recycled

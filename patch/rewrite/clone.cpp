@@ -201,7 +201,8 @@ class Cloner {
         kernel_.kernel().entry_vaddr + instructions_[address.getpc].offset + 4;
     const uint64_t displacement = static_cast<uint64_t>(address.displacement) + original - from;
     SetWord(clone_.places[address.low] + 4, static_cast<uint32_t>(displacement));
-    SetWord(clone_.places[address.high] + 4, static_cast<uint32_t>(displacement >> 32));
+    const uint32_t high_half = address.high == address.low ? 8 : 4;
+    SetWord(clone_.places[address.high] + high_half, static_cast<uint32_t>(displacement >> 32));
   }
 
   const KernelAnalysis& kernel_;

@@ -72,12 +72,10 @@ class Builder {
     Line(absl::StrCat(Move(), Exec(), ", 1"));
     // gfx12: scalar writes of registers that a vector instruction has read
     // before (our own, at an earlier site) must have landed before the reads.
-    if (generation_.major >= 12) Lines(generation_.head_guard);
+    if (generation_.sgpr_reads_remembered) Lines(generation_.head_guard);
     Data(lanes);
     Line(Atomic());
-    // gfx10.1: a memory instruction's EXEC and SGPRs must have been read before
-    // a scalar instruction overwrites them, which is what its guard waits for.
-    if (generation_.major == 10) Lines(generation_.head_guard);
+    Lines(generation_.memory_guard);
     Line(absl::StrCat(Move(), Exec(), ", ", ExecSave()));
     Lines(generation_.tail_guard);
   }

@@ -89,11 +89,9 @@ class Emitter {
   void ScalarGuard() {
     if (generation_.sgpr_reads_remembered) out_.Lines(generation_.head_guard);
   }
-  // gfx10.1: memory instructions must have read EXEC and SGPRs before a scalar
-  // instruction overwrites them.
-  void MemoryGuard() {
-    if (generation_.major == 10) out_.Lines(generation_.head_guard);
-  }
+  // Memory instructions must have read EXEC and SGPRs before a scalar instruction
+  // overwrites them.
+  void MemoryGuard() { out_.Lines(generation_.memory_guard); }
 
   void SetExec(const std::string& value) {
     out_.Line(absl::StrCat(Move(), Exec(), ", ", value));

@@ -182,7 +182,9 @@ class Chooser {
   // gfx12: once a vector instruction has read an SGPR, the compiler inserts
   // waits around later writes of it; our own reads would escape that, so there
   // only registers that the kernel never mentions will do.
-  bool OnlyFreshScalars() const { return generation_.sgpr_reads_remembered; }
+  bool OnlyFreshScalars() const {
+    return generation_.sgpr_reads_remembered || generation_.fresh_registers_only;
+  }
 
   std::optional<uint16_t> TakeScalar(uint32_t count, bool grow) {
     std::optional<uint16_t> reg = FindScalar(count, true);
@@ -259,7 +261,7 @@ class Chooser {
   std::optional<uint16_t> TakeVectors(uint32_t count, bool grow) {
     std::optional<uint16_t> reg = FindVectors(count, kernel_.mentioned());
     if (!reg) reg = GrowVectors(count, allocation_.vgprs);  // a granule's slack
-    if (!reg) reg = FindVectors(count, busy_);
+    if (!reg && !generation_.fresh_registers_only) reg = FindVectors(count, busy_);
     if (!reg && grow) reg = GrowVectors(count, generation_.unified_vgpr_file ? 512 : 256);
     if (!reg && grow) NoVectorGrowth();
     if (!reg) {
@@ -337,12 +339,17 @@ std::variant<RegisterChoice, Refusal> ChooseKeptScalars(const KernelAnalysis& ke
   return Chooser(kernel, 0, request).Keep(count, kept);
 }
 
+// A kernel that calls mentions what any function in its object uses; what lies beyond
+// its allocation is not its own.
 uint32_t HighestSgpr(const KernelAnalysis& kernel) {
-  return kernel.mentioned().HighestIn(kSgpr0, kernel.isa().generation().addressable_sgprs);
+  const Allocation now = AllocationOf(kernel.kernel(), kernel.isa().generation());
+  const uint32_t addressable = kernel.isa().generation().addressable_sgprs;
+  return kernel.mentioned().HighestIn(kSgpr0, std::min(now.sgprs, addressable));
 }
 
 uint32_t HighestVgpr(const KernelAnalysis& kernel) {
-  return kernel.mentioned().HighestIn(kVgpr0, 256);
+  const Allocation now = AllocationOf(kernel.kernel(), kernel.isa().generation());
+  return kernel.mentioned().HighestIn(kVgpr0, now.arch_vgprs);
 }
 
 uint32_t HighestAgpr(const KernelAnalysis& kernel) {

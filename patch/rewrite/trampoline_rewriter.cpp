@@ -209,8 +209,14 @@ std::optional<Refusal> TrampolineRewriter::PlanCounter(const KernelAnalysis& ker
   plan.sequence = std::move(sequence->bytes);
   plan.fixups = std::move(sequence->fixups);
   plan.injected_instructions = sequence->instructions;
-  plan.drains_waits = Counts(request.probe) && kernel.isa().generation().family == kLdsBranchFamily;
+  plan.drains_waits = Counts(request.probe) && kernel.isa().generation().guards_wait;
   return std::nullopt;
+}
+
+std::optional<Refusal> OnlyCounters(const KernelAnalysis& kernel) {
+  if (!kernel.isa().generation().load_wait.empty()) return std::nullopt;
+  return Refusal{Reason::kOnlyCounters, kernel.object().target().processor, "",
+                 "what writes records or is a user's runs on other processors only"};
 }
 
 // Sequence, registers and layout of a probe that writes records.
@@ -237,9 +243,10 @@ std::optional<Refusal> TrampolineRewriter::PlanRecord(const KernelAnalysis& kern
 std::optional<Refusal> TrampolineRewriter::PlanSequence(const KernelAnalysis& kernel,
                                                         const ProbeRequest& request,
                                                         SitePlan& plan) {
-  if (request.probe == Probe::kUser) return PlanUserProbe(kernel, request, cache_, plan);
-  if (WritesRecords(request.probe)) return PlanRecord(kernel, request, plan);
-  return PlanCounter(kernel, request, plan);
+  const bool user = request.probe == Probe::kUser;
+  if (!user && !WritesRecords(request.probe)) return PlanCounter(kernel, request, plan);
+  if (std::optional<Refusal> refusal = OnlyCounters(kernel)) return refusal;
+  return user ? PlanUserProbe(kernel, request, cache_, plan) : PlanRecord(kernel, request, plan);
 }
 
 std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& kernel,
@@ -269,6 +276,7 @@ std::variant<SitePlan, Refusal> TrampolineRewriter::Plan(const KernelAnalysis& k
 std::variant<EntryPlan, Refusal> TrampolineRewriter::PlanEntry(const KernelAnalysis& kernel,
                                                                const ProbeRequest& request) {
   if (std::optional<Refusal> refusal = Impossible(kernel, 0, request)) return *refusal;
+  if (std::optional<Refusal> refusal = OnlyCounters(kernel)) return *std::move(refusal);
   const bool again = kernel.has_indirect_branch() || !kernel.blocks()[0].predecessors.empty() ||
                      (kernel.kernel().descriptor.kernarg_preload & 0x7f) != 0;
   const WorkgroupIds ids = WorkgroupIdsAtEntry(kernel);
@@ -436,7 +444,7 @@ absl::StatusOr<BranchEncoding> TrampolineRewriter::EncodingFor(const KernelAnaly
   if (!nop.ok()) return nop.status();
   encoding.branch = *branch;
   encoding.nop = *nop;
-  encoding.offset_3f_is_broken = kernel.isa().generation().family == kLdsBranchFamily;
+  encoding.offset_3f_is_broken = kernel.isa().generation().guards_wait;
   return encoding;
 }
 

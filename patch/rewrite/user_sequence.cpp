@@ -63,7 +63,7 @@ class Builder {
     const UserNeeds& needs = site_.needs;
     // gfx10.1: a memory instruction's EXEC and SGPRs must have been read before a
     // scalar instruction overwrites them, which is what its guard waits for.
-    if (generation_.major == 10) writer_.Lines(generation_.head_guard);
+    writer_.Lines(generation_.memory_guard);
     if (needs.exec) writer_.Line(absl::StrCat(Move(), Exec(), ", ", Mask(registers_.exec)));
     if (needs.vcc) writer_.Line(absl::StrCat("s_mov_b64 vcc, ", SgprPairText(registers_.vcc)));
     if (needs.m0) writer_.Line(absl::StrCat("s_mov_b32 m0, ", SgprText(registers_.m0)));

@@ -653,8 +653,10 @@ TEST(Admission, WhatBecomesOfABlocksProbeBecomesOfTheBlock) {
 // Known by name, beyond the tables: named, refused, and covered by a record.
 TEST(Admission, ProcessorsWithoutTablesAreNamedAndRefused) {
   std::vector<uint8_t> object = CompileOpenCl("gfx90a", kSource);
-  constexpr std::pair<uint8_t, const char*> kNewer[] = {{0x4f, "gfx950"}, {0x49, "gfx1250"}};
-  for (const auto& [machine, processor] : kNewer) {
+  std::vector<std::pair<uint8_t, const char*>> without = {{0x40, "gfx940"}, {0x55, "gfx1152"}};
+  if (patch::LlvmVersion() < 20) without.emplace_back(0x4f, "gfx950");
+  if (patch::LlvmVersion() < 22) without.emplace_back(0x49, "gfx1250");
+  for (const auto& [machine, processor] : without) {
     object[48] = machine;  // the low byte of e_flags
     const Admission a = AdmitAll(object, {Attach("a1", "add", "memory", "count-waves")});
     EXPECT_TRUE(a.patched.empty());

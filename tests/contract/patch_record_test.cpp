@@ -88,7 +88,7 @@ TEST_P(Patched, GivesTheOriginalBack) {
   ASSERT_TRUE(opened->has_value());
   EXPECT_EQ((*opened)->original, original_);
   const v1::PatchRecord& record = (*opened)->record;
-  EXPECT_EQ(record.engine_version(), kEngineVersion);
+  EXPECT_EQ(record.engine_version(), EngineVersion());
   ASSERT_EQ(record.attachments_size(), 3);
   EXPECT_EQ(record.attachments(1).spec().position(), v1::AFTER);
   uint64_t sites = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/validate.h"
+#include "patch/rewrite/clone.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 #include "tests/patch/analysis_assemble.h"
 
@@ -411,6 +412,50 @@ TEST(CloneOnGfx1010, AvoidsTheOffsetThatTheProcessorGetsWrong) {
   // Without the word the target is right, and the offset wrong.
   result->image[branch] = 0x3f;
   EXPECT_FALSE(ValidateImage(loaded.object(), {&kernel}, plans, *result).findings.empty());
+}
+
+// Firmware that preloads arguments enters 256 bytes behind the entry: a sequence in
+// front of that moves what it would run.
+TEST(ClonePreload, TheSecondEntryIsAtItsPlace) {
+  test::AsmKernel k;
+  k.body =
+      "s_load_dwordx2 s[2:3], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\ns_branch .Lmain\n"
+      ".p2align 8, , 256\n.Lmain:\nv_mov_b32_e32 v0, s2\ns_endpgm";
+  k.preload_dwords = 2;
+  test::Loaded loaded(test::AssembleObject("gfx90a", 64, {k}));
+  const patch::KernelAnalysis& kernel = loaded.Kernel();
+  constexpr uint64_t kBase = 0x10000;
+  const std::vector<uint8_t> nop = {0x00, 0x00, 0x80, 0xbf};
+  for (const uint32_t at : {0u, 1u, *kernel.InstructionAt(256)}) {
+    patch::CloneInsertion insertion;
+    insertion.instruction = at;
+    insertion.before = nop;
+    patch::BranchEncoding encoding;
+    encoding.branch = 0xbf820000;
+    encoding.nop = 0xbf800000;
+    const auto made = patch::MakeClone(kernel, {insertion}, kBase, encoding);
+    ASSERT_TRUE(std::holds_alternative<patch::Clone>(made));
+    const auto& clone = std::get<patch::Clone>(made);
+    SitePlan plan;
+    plan.instruction = at;
+    plan.placement = Placement::kClone;
+    plan.sequence = nop;
+    patch::KernelOutcome claimed;
+    claimed.placement = Placement::kClone;
+    claimed.clone_vaddr = kBase;
+    claimed.code_bytes = clone.bytes.size();
+    for (size_t i = 0; i < clone.places.size(); ++i) {
+      claimed.pcs.push_back(
+          {static_cast<uint32_t>(kernel.instructions()[i].offset), clone.places[i]});
+    }
+    const CloneProof proof = ProveClone(kernel, {plan}, {0}, claimed, clone.bytes, kBase);
+    if (kernel.instructions()[at].offset == 256) {
+      EXPECT_TRUE(proof.findings.empty());
+    } else {
+      ASSERT_EQ(proof.findings.size(), 1u);
+      EXPECT_THAT(proof.findings[0].what, HasSubstr("second entry"));
+    }
+  }
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ namespace {
 // Without features: gfx90a of gfx90a:xnack+.
 std::string Bare(const std::string& p) { return p.substr(0, p.find(':')); }
 bool IsGfx9(const std::string& p) { return Bare(p).size() == 6; }
-bool IsUnified(const std::string& p) { return Bare(p) == "gfx90a" || Bare(p) == "gfx942"; }
+bool IsUnified(const std::string& p) {
+  return Bare(p) == "gfx90a" || Bare(p) == "gfx942" || Bare(p) == "gfx950";
+}
 
 class TemporaryFolder {
  public:
@@ -159,6 +161,14 @@ std::string Loaded::Disassemble(uint64_t vaddr, uint64_t size) {
     if (!in) return text + "undecodable\n";
     text += isa_->Print(code, at) + "\n";
     at += in->size;
+  }
+  return text;
+}
+
+std::string WithoutLiteralMarks(std::string text) {
+  const std::string mark = "lit(0x0)";
+  for (size_t at; (at = text.find(mark)) != std::string::npos;) {
+    text.replace(at, mark.size(), "0");
   }
   return text;
 }

@@ -32,6 +32,10 @@ std::vector<uint8_t> AssembleObject(const std::string& processor, uint32_t wavef
 std::vector<uint8_t> AssembleProbe(const std::string& processor, const std::string& body);
 std::vector<uint8_t> CompileOpenCl(const std::string& processor, const std::string& source);
 
+// A printed text as LLVM 19 has it: later versions write a literal word whose value an
+// inline constant could also give as lit(0x0).
+std::string WithoutLiteralMarks(std::string text);
+
 // A parsed object, its decoder, and analyses made on demand.
 class Loaded {
  public:

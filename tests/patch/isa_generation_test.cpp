@@ -1,9 +1,10 @@
-// Holds the tables of generation.cpp against LLVM's own model: its code
+// Holds the tables of generations/ against LLVM's own model: its code
 // generator reports the encoded granules and the occupancy of kernels that use
 // a given number of registers, and its assembler knows what exists.
 #include "patch/isa/generation.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -18,10 +19,21 @@
 namespace rjdbi::patch {
 namespace {
 
-const char* const kProcessors[] = {"gfx900",  "gfx906",  "gfx908",  "gfx90a",  "gfx942",  "gfx1010",
-                                   "gfx1011", "gfx1012", "gfx1030", "gfx1031", "gfx1032", "gfx1033",
-                                   "gfx1034", "gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102",
-                                   "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"};
+const char* const kProcessors[] = {"gfx900",  "gfx906",  "gfx908",  "gfx90a",  "gfx942",
+                                   "gfx1010", "gfx1011", "gfx1012", "gfx1030", "gfx1031",
+                                   "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036",
+                                   "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150",
+                                   "gfx1151", "gfx1200", "gfx1201", "gfx950",  "gfx1250"};
+
+// Those that this LLVM knows. WhatNeedsANewerLlvm has the others.
+std::vector<const char*> Known(bool known) {
+  std::vector<const char*> out;
+  for (const char* processor : kProcessors) {
+    const auto row = FindGeneration(processor);
+    if (row.ok() && ((*row)->min_llvm <= LlvmVersion()) == known) out.push_back(processor);
+  }
+  return out;
+}
 
 struct Report {  // one kernel, as LLVM's code generator comments it
   long vgpr_blocks = -1, sgpr_blocks = -1, occupancy = -1;
@@ -36,11 +48,17 @@ class GenerationTest : public testing::TestWithParam<const char*> {
   }
 
   std::vector<uint32_t> WaveSizes() const {
-    return row_->major == 9 ? std::vector<uint32_t>{64} : std::vector<uint32_t>{32, 64};
+    std::vector<uint32_t> sizes;
+    if (row_->wave32) sizes.push_back(32);
+    if (row_->wave64) sizes.push_back(64);
+    return sizes;
   }
 
+  uint32_t AnyWave() const { return WaveSizes().back(); }
+
   std::string Compile(const std::string& ir, uint32_t wave) {
-    const std::string path = testing::TempDir() + "generation_" + GetParam() + ".ll";
+    const std::string path =
+        testing::TempDir() + "generation_" + GetParam() + std::to_string(getpid()) + ".ll";
     std::ofstream(path) << ir;
     std::string command = std::string(RJDBI_LLC) +
                           " -mtriple=amdgcn-amd-amdhsa -mcpu=" + GetParam() + " -o - " + path;
@@ -49,6 +67,7 @@ class GenerationTest : public testing::TestWithParam<const char*> {
     std::string out;
     char buffer[1 << 16];
     while (size_t n = std::fread(buffer, 1, sizeof(buffer), pipe.get())) out.append(buffer, n);
+    std::remove(path.c_str());
     return out;
   }
 
@@ -125,29 +144,29 @@ TEST_P(GenerationTest, ScalarRegisters) {
     }
   } else {
     // The fixed file costs nothing, whatever is used of it.
-    const auto reports =
-        Reports(Compile(Kernel("k", "s" + std::to_string(row_->addressable_sgprs - 1), 64), 64));
+    const auto reports = Reports(Compile(
+        Kernel("k", "s" + std::to_string(row_->addressable_sgprs - 1), AnyWave()), AnyWave()));
     EXPECT_EQ(reports.at("k").occupancy, row_->max_waves_per_simd);
   }
 }
 
 TEST_P(GenerationTest, LocalMemory) {
-  // Groups of four wave64 waves: one for each SIMD.
+  // Groups of 256: of four wave64 waves, one for each SIMD, or eight.
   for (long bytes : {8192L, 16384L, 32768L, 65536L}) {
     std::ostringstream ir;
     ir << "@lds = internal addrspace(3) global [" << bytes / 4 << " x i32] poison\n"
        << "define amdgpu_kernel void @k(i32 %i) \"amdgpu-flat-work-group-size\"=\"256,256\" {\n"
        << "  %p = getelementptr i32, ptr addrspace(3) @lds, i32 %i\n"
        << "  store volatile i32 0, ptr addrspace(3) %p\n  ret void\n}\n";
-    const long waves = row_->lds_bytes / bytes * 4 / row_->simds;
-    EXPECT_EQ(Reports(Compile(ir.str(), 64)).at("k").occupancy,
+    const long waves = row_->lds_bytes / bytes * (256 / AnyWave()) / row_->simds;
+    EXPECT_EQ(Reports(Compile(ir.str(), AnyWave())).at("k").occupancy,
               std::min<long>(waves, row_->max_waves_per_simd))
         << bytes;
   }
 }
 
 TEST_P(GenerationTest, EndPaddingIsWhatLlvmEmits) {
-  const std::string text = Compile(Kernel("k", "v0", 64), 64);
+  const std::string text = Compile(Kernel("k", "v0", AnyWave()), AnyWave());
   long bytes = 0;
   std::string line;
   std::istringstream stream(text);
@@ -160,7 +179,7 @@ TEST_P(GenerationTest, EndPaddingIsWhatLlvmEmits) {
   if (bytes == 0) return;
   TargetId target;
   target.processor = GetParam();
-  auto isa = Isa::Create(target, 64);
+  auto isa = Isa::Create(target, AnyWave());
   ASSERT_TRUE(isa.ok()) << isa.status();
   const auto code = (*isa)->Assemble(row_->end_padding_opcode);
   ASSERT_TRUE(code.ok()) << code.status();
@@ -174,8 +193,9 @@ TEST_P(GenerationTest, GetpcSignExtension) {
   const std::string text = Compile(
       "declare void @f()\n"
       "define amdgpu_kernel void @k() { call void @f()\n ret void }\n",
-      64);
-  ASSERT_NE(text.find("s_getpc_b64"), std::string::npos);
+      AnyWave());
+  ASSERT_TRUE(text.find("s_getpc_b64") != std::string::npos ||
+              text.find("s_get_pc_i64") != std::string::npos);
   EXPECT_EQ(text.find("s_sext_i32_i16") != std::string::npos, row_->getpc_zero_extends);
 }
 
@@ -188,8 +208,9 @@ TEST_P(GenerationTest, WhatTheAssemblerKnows) {
     Isa& isa = **created;
     EXPECT_EQ(&isa.generation(), row_);
     auto assembles = [&](const std::string& text) { return isa.Assemble(text).ok(); };
-    for (std::string_view guard : {row_->head_guard, row_->tail_guard, row_->mfma_head_guard,
-                                   row_->far_jump_guard, row_->end_padding_opcode}) {
+    for (std::string_view guard :
+         {row_->head_guard, row_->tail_guard, row_->mfma_head_guard, row_->far_jump_guard,
+          row_->memory_guard, row_->end_padding_opcode}) {
       EXPECT_TRUE(assembles(std::string(guard))) << guard;
     }
     EXPECT_EQ(assembles("s_atomic_add s0, s[2:3], 0x0"), row_->scalar_atomics);
@@ -204,8 +225,39 @@ TEST_P(GenerationTest, WhatTheAssemblerKnows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Processors, GenerationTest, testing::ValuesIn(kProcessors),
+INSTANTIATE_TEST_SUITE_P(Processors, GenerationTest, testing::ValuesIn(Known(true)),
                          [](const auto& info) { return std::string(info.param); });
+
+// Register offsets, preloading and register numbers, as LLVM's assembler has them.
+TEST_P(GenerationTest, Encodings) {
+  TargetId target;
+  target.processor = GetParam();
+  auto isa = Isa::Create(target, AnyWave());
+  ASSERT_TRUE(isa.ok()) << isa.status();
+  EXPECT_EQ((*isa)->Assemble("s_set_vgpr_msb 1").ok(), row_->vgpr_msb_mode.bits != 0);
+  EXPECT_EQ((*isa)->Assemble("global_load_b32 v0, v1, s[0:1] scale_offset").ok(),
+            row_->scaled_offsets);
+  EXPECT_EQ((*isa)->Assemble("s_wait_xcnt 0x0").ok(), row_->memory_guard == "s_wait_xcnt 0x0");
+  const std::string preload = Compile(
+      "define amdgpu_kernel void @k(ptr inreg %p) { store volatile i32 1, ptr %p\n ret void }\n",
+      AnyWave());
+  // The code for other firmware fills 256 bytes.
+  EXPECT_EQ(preload.find(".p2align\t8", preload.find("\nk:")) < preload.find("s_endpgm"),
+            row_->preload_entry == 256);
+  EXPECT_TRUE(row_->preload_entry == 0 || row_->preload_entry == 256);
+}
+
+TEST(Generation, WhatNeedsANewerLlvm) {
+  const std::vector<const char*> unknown = Known(false);
+  EXPECT_EQ(unknown.empty(), LlvmVersion() >= 22);
+  for (const char* processor : unknown) {
+    TargetId target;
+    target.processor = processor;
+    const auto isa = Isa::Create(target, 64);
+    EXPECT_EQ(isa.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_NE(isa.status().message().find("or newer; this is LLVM"), std::string::npos);
+  }
+}
 
 TEST(Generation, UnknownProcessors) {
   EXPECT_EQ(FindGeneration("gfx803").status().code(), absl::StatusCode::kNotFound);

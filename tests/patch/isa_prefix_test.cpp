@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <regex>
 #include <string>
 
 #include "llvm/MC/MCInst.h"
@@ -62,6 +63,16 @@ bool MayChooseNothing(uint32_t word, uint32_t choice) {
   return field(8, 3) == 7 || field(11, 2) == 3 || field(16, 3) == 7 || field(24, 3) == 7;
 }
 
+// A tuple that goes beyond the last register, which LLVM prints for what does not
+// exist (v[254:257]). Ours refuses it.
+bool BeyondLastRegister(const std::string& text) {
+  static const std::regex range("[va]\\[\\d+:(\\d+)\\]");
+  for (std::sregex_iterator at(text.begin(), text.end(), range), end; at != end; ++at) {
+    if (std::stoi((*at)[1]) > 255) return true;
+  }
+  return false;
+}
+
 struct Target {
   const char* processor;
   uint32_t wave;
@@ -75,7 +86,6 @@ TEST_P(PrefixTest, AgreesWithLlvmShownMore) {
   auto llvm = LlvmTarget::Create(id, GetParam().wave);
   auto isa = Isa::Create(id, GetParam().wave);
   ASSERT_TRUE(llvm.ok() && isa.ok()) << llvm.status() << isa.status();
-  const size_t limit = (*isa)->generation().major == 9 ? 8 : kShown;
   constexpr int kWords = 30000, kTails = 3;
   std::mt19937 random(20);
   int instructions = 0;
@@ -90,7 +100,11 @@ TEST_P(PrefixTest, AgreesWithLlvmShownMore) {
       const Decoded actual = ByIsa(**isa, bytes);
       // LLVM cannot print these; ours must have survived them.
       if (MayChooseNothing(words[0], words[1])) continue;
-      const Decoded expected = ByLlvm(**llvm, limit, bytes);
+      const Decoded expected = ByLlvm(**llvm, (*isa)->generation().max_instruction_bytes, bytes);
+      if (BeyondLastRegister(expected.text)) {
+        EXPECT_EQ(actual.size, 0u) << expected.text;
+        continue;
+      }
       instructions += expected.size != 0 ? 1 : 0;
       ASSERT_TRUE(actual.size == expected.size && actual.text == expected.text)
           << std::hex << words[0] << " " << words[1] << std::dec << ": " << actual.size << " \""
@@ -100,14 +114,19 @@ TEST_P(PrefixTest, AgreesWithLlvmShownMore) {
   EXPECT_GT(instructions, kWords / 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Generations, PrefixTest,
-    testing::Values(Target{"gfx900", 64}, Target{"gfx908", 64}, Target{"gfx90a", 64},
-                    Target{"gfx942", 64}, Target{"gfx1010", 32}, Target{"gfx1030", 32},
-                    Target{"gfx1030", 64}, Target{"gfx1100", 32}, Target{"gfx1201", 32}),
-    [](const auto& tested) {
-      return std::string(tested.param.processor) + "w" + std::to_string(tested.param.wave);
-    });
+std::vector<Target> Known() {
+  std::vector<Target> targets = {{"gfx900", 64},  {"gfx908", 64},  {"gfx90a", 64},
+                                 {"gfx942", 64},  {"gfx1010", 32}, {"gfx1030", 32},
+                                 {"gfx1030", 64}, {"gfx1100", 32}, {"gfx1201", 32}};
+  if (LlvmVersion() >= 22) targets.insert(targets.end(), {{"gfx950", 64}, {"gfx1250", 32}});
+  return targets;
+}
+
+INSTANTIATE_TEST_SUITE_P(Generations, PrefixTest, testing::ValuesIn(Known()),
+                         [](const auto& tested) {
+                           return std::string(tested.param.processor) + "w" +
+                                  std::to_string(tested.param.wave);
+                         });
 
 }  // namespace
 }  // namespace rjdbi::patch

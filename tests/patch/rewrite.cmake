@@ -21,3 +21,6 @@ rjdbi_test(rewrite_clone_softgpu_test SOURCES rewrite_clone_softgpu_test.cpp
 target_compile_definitions(rewrite_clone_softgpu_test
                            PRIVATE SOFTGPU_KERNEL_DIR="${CMAKE_BINARY_DIR}/tests/softgpu/interp")
 add_dependencies(rewrite_clone_softgpu_test softgpu_kernels)
+
+rjdbi_test(rewrite_triton_softgpu_test SOURCES triton_softgpu_test.cpp
+           LIBS rjdbi_rewrite rjdbi_analysis_assemble softgpu_testing LABELS patch TIMEOUT 300)

@@ -148,6 +148,43 @@ TEST(CloneText, DescriptorAndPadding) {
               HasSubstr("s_code_end\ns_code_end\n"));
 }
 
+// Firmware that preloads arguments enters 256 bytes behind the entry, in a clone, too:
+// before that nothing is inserted.
+TEST(CloneText, BothEntriesOfPreloadedArguments) {
+  Loaded original(test::AssembleObject("gfx90a", 64,
+                                       {{.body = "s_load_dwordx2 s[2:3], s[0:1], 0x0\n"
+                                                 "s_waitcnt lgkmcnt(0)\n"
+                                                 "s_branch .Lmain\n"
+                                                 ".p2align 8, , 256\n"
+                                                 ".Lmain:\n"
+                                                 "v_mov_b32_e32 v0, s2\n"
+                                                 "s_endpgm\n",
+                                         .preload_dwords = 2}}));
+  const patch::KernelAnalysis& kernel = original.Kernel();
+  ASSERT_EQ(kernel.preload_entry(), 256u);
+  ASSERT_FALSE(kernel.CloneObstacle().has_value()) << kernel.CloneObstacle()->detail;
+  const auto main = kernel.InstructionAt(256);
+  ASSERT_TRUE(main.has_value());
+  const auto rewriter = patch::MakeTrampolineRewriter();
+  const auto plan = [&](uint32_t i, patch::Position position) {
+    return rewriter->Plan(
+        kernel, i, {.probe = Probe::kNop, .position = position, .placement = Placement::kClone});
+  };
+  for (uint32_t i = 0; i < *main; ++i) {
+    for (const auto position : {patch::Position::kBefore, patch::Position::kAfter}) {
+      const auto refused = plan(i, position);
+      ASSERT_TRUE(std::holds_alternative<patch::Refusal>(refused));
+    }
+  }
+  const auto at_entry = plan(*main, patch::Position::kBefore);
+  ASSERT_TRUE(std::holds_alternative<SitePlan>(at_entry));
+  const auto result =
+      rewriter->Emit(original.object(), original.All(), {std::get<SitePlan>(at_entry)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->sites[0].trampoline_vaddr, result->kernels[0].clone_vaddr + 256)
+      << "the sequence runs under both kinds of firmware";
+}
+
 TEST(NoClone, ForAReason) {
   const struct {
     const char *body, *reason;
@@ -161,7 +198,8 @@ TEST(NoClone, ForAReason) {
       {"v_mov_b32_e32 v0, 0", "leaves the kernel at its end"},
       {".long 0xffffffff\ns_endpgm", "do not decode"},
       {"s_cbranch_cdbgsys .Lx\n.Lx:\ns_endpgm", "an uncommon way"},
-      {".fill 63, 4, 0xbf800000\ns_branch .Lx\n.Lx:\ns_endpgm", "two hardware entries", 2},
+      {".fill 62, 4, 0xbf800000\ns_branch .Lx\ns_mov_b32 s4, 0x12345678\n.Lx:\ns_endpgm",
+       "no instruction begins at the entry", 2},
   };
   for (const auto& test : kCases) {
     SCOPED_TRACE(test.body);

@@ -164,7 +164,7 @@ std::string Compact(std::string text) {
       text.replace(at, from.size(), to);
     }
   }
-  return text;
+  return test::WithoutLiteralMarks(text);
 }
 
 TEST(Golden, TrampolinesPerGeneration) {

@@ -305,7 +305,8 @@ std::string NameOf(const testing::TestParamInfo<Variant>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Generations, Preservation,
-    testing::Combine(testing::Values("gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
+    testing::Combine(testing::ValuesIn(softgpu::WithNewer({"gfx900", "gfx90a", "gfx942", "gfx1030",
+                                                           "gfx1100", "gfx1201"})),
                      testing::Values("kernels", "kernels0"), testing::Values(1, 2)),
     NameOf);
 INSTANTIATE_TEST_SUITE_P(Wave64, Preservation,

@@ -31,6 +31,7 @@ absl::Span<const ProcessorRow> Gfx9Processors();
 absl::Span<const ProcessorRow> Gfx10Processors();
 absl::Span<const ProcessorRow> Gfx11Processors();
 absl::Span<const ProcessorRow> Gfx12Processors();
+absl::Span<const ProcessorRow> Gfx125Processors();
 
 }  // namespace rjdbi::patch
 

@@ -51,7 +51,8 @@ constexpr Generation Gfx10(std::string_view family) {
 constexpr Generation Gfx101() {
   Generation g = Gfx10("gfx10.1");
   SetVgprs(g, 512, 4, 20);
-  g.head_guard = g.tail_guard = kGfx101Guard;
+  g.head_guard = g.tail_guard = g.memory_guard = kGfx101Guard;
+  g.guards_wait = true;
   g.scalar_atomics = true;
   return g;
 }

@@ -24,8 +24,6 @@ constexpr WaitField kWaits[] = {
     {"s_wait_storecnt_dscnt", Counter::kDs, {0, 6}},
 };
 
-constexpr HardwareRegister kHwregs[] = {kFlatScratchHwregs[0], kFlatScratchHwregs[1]};
-
 constexpr Generation Gfx12() {
   Generation g = Rdna("gfx12", 12);
   SetVgprs(g, 768, 12, 16);
@@ -48,8 +46,9 @@ constexpr Generation Gfx12() {
   g.counter_names = {"loadcnt", "dscnt", "kmcnt", "samplecnt", "bvhcnt", "storecnt", "expcnt"};
   g.stores_apart = true;
   g.scalar_waits_apart = true;
+  g.max_instruction_bytes = 12;
   g.null_operand = 124;
-  g.hwregs = kHwregs;
+  g.hwregs = kFlatScratchHwregs;
   g.flat_offset_bits = 24;
   g.signed_flat_offsets = true;
   g.getpc_zero_extends = true;

@@ -1,4 +1,4 @@
-// gfx900, 906, 908, and those with one file for VGPRs and AGPRs: 90a, 942.
+// gfx900, 906, 908, and those with one file for VGPRs and AGPRs: 90a, 942, 950.
 #include <string_view>
 
 #include "patch/isa/generations/families.h"
@@ -56,6 +56,9 @@ constexpr HazardRule kMi300[] = {
 // 19 wait states: a 16-pass MFMA result -> any VALU or memory access.
 constexpr std::string_view kMfmaGuard = "s_nop 7\ns_nop 7\ns_nop 2";
 
+// 20: gfx950's v_mfma_f32_32x32x64_f8f6f4, of 16 passes.
+constexpr std::string_view kGfx950MfmaGuard = "s_nop 7\ns_nop 7\ns_nop 3";
+
 // Stores count like loads.
 constexpr WaitField kWaits[] = {
     {"s_waitcnt", Counter::kLoad, {0, 4}, {14, 2}},
@@ -79,6 +82,7 @@ constexpr Generation Gfx9(std::string_view family) {
   g.clock_sgprs = 2;
   g.waits = kWaits;
   g.counter_names = {"vmcnt", "lgkmcnt", "", "", "", "", "expcnt"};
+  g.max_instruction_bytes = 8;
   g.gds_bit = 16;
   g.sdwa = true;
   g.end_padding_opcode = "s_nop 0";
@@ -97,6 +101,7 @@ constexpr Generation Unified(std::string_view family) {
   g.hazards = kMi200;
   g.vgpr_granule_w64 = g.vgpr_encoding_granule_w64 = 8;
   g.vgprs_per_simd_w64 = 512;
+  g.preload_entry = 256;
   g.unified_vgpr_file = true;
   g.vgpr64_alignment = true;
   g.max_waves_per_simd = 8;
@@ -118,11 +123,22 @@ constexpr Generation Gfx942() {
   return g;
 }
 
+constexpr Generation Gfx950() {
+  Generation g = Gfx942();
+  g.family = "gfx950";
+  g.min_llvm = 20;
+  g.mfma_head_guard = kGfx950MfmaGuard;
+  g.lds_bytes = 163840;
+  g.lds_granule = 1280;
+  return g;
+}
+
 constexpr Generation k900 = Gfx9("gfx900"), k906 = Gfx9("gfx906"), k908 = Gfx908();
-constexpr Generation k90a = Unified("gfx90a"), k942 = Gfx942();
+constexpr Generation k90a = Unified("gfx90a"), k942 = Gfx942(), k950 = Gfx950();
 
 constexpr ProcessorRow kRows[] = {
-    {"gfx900", &k900}, {"gfx906", &k906}, {"gfx908", &k908}, {"gfx90a", &k90a}, {"gfx942", &k942},
+    {"gfx900", &k900}, {"gfx906", &k906}, {"gfx908", &k908},
+    {"gfx90a", &k90a}, {"gfx942", &k942}, {"gfx950", &k950},
 };
 
 }  // namespace

@@ -112,6 +112,8 @@ constexpr NamedReg kNamedRegs[] = {
     {"src_shared_limit", kSharedLimit, 2},
     {"src_private_base", kPrivateBase, 2},
     {"src_private_limit", kPrivateLimit, 2},
+    {"src_flat_scratch_base_lo", kFlatScrLo, 2},
+    {"src_flat_scratch_base_hi", kFlatScrHi, 1},
     {"src_lds_direct", kLdsDirect, 1},
     {"lds_direct", kLdsDirect, 1},
 };
@@ -187,7 +189,7 @@ constexpr InlineFloat kInlineFloats[] = {
 };
 
 // How a 32-bit literal widens to a 64-bit operand.
-enum class Widen { kZero, kSign, kHigh };
+enum class Widen { kZero, kSign, kHigh, kNone };
 
 bool ParseImm(const std::string& word, Widen widen, Operand& operand) {
   if (word.empty() || !(IsDigit(word[0]) || (word[0] == '-' && word.size() > 1))) return false;
@@ -212,7 +214,8 @@ bool ParseImm(const std::string& word, Widen widen, Operand& operand) {
   operand.imm = static_cast<uint32_t>(value);
   operand.imm16 = static_cast<uint16_t>(value);
   operand.imm64 = static_cast<uint64_t>(value);
-  if (literal) {
+  const bool wide = static_cast<uint64_t>(value) > UINT32_MAX;  // a 64-bit literal
+  if (literal && !wide) {
     if (widen == Widen::kHigh) operand.imm64 = uint64_t{operand.imm} << 32;
     if (widen == Widen::kZero) operand.imm64 = operand.imm;
     if (widen == Widen::kSign) {
@@ -237,7 +240,9 @@ bool ParseOperand(std::string word, Widen widen, Operand& operand) {
   operand = Operand();
   if (word == "off") return true;
   if (Unwrap(word, "neg(", ")")) operand.neg = true;
-  Unwrap(word, "lit(", ")");  // a literal whose value an inline constant could also give
+  // A literal whose value an inline constant or the other width could also give.
+  Unwrap(word, "lit(", ")");
+  if (Unwrap(word, "lit64(", ")")) widen = Widen::kNone;
   if (Unwrap(word, "sext(", ")")) operand.sext = true;
   if (ParseImm(word, widen, operand)) return true;
   if (word.starts_with("-")) {
@@ -282,7 +287,7 @@ void ApplyFlag(const std::string& word, Inst& inst) {
   constexpr Flag kFlags[] = {
       {"glc", &Inst::glc},     {"sc0", &Inst::glc},     {"clamp", &Inst::clamp},
       {"offen", &Inst::offen}, {"idxen", &Inst::idxen}, {"lds", &Inst::lds},
-      {"gds", &Inst::gds},     {"tfe", &Inst::tfe},
+      {"gds", &Inst::gds},     {"tfe", &Inst::tfe},     {"scale_offset", &Inst::scale_offset},
   };
   for (const Flag& flag : kFlags) {
     if (word == flag.word) inst.*flag.field = true;
@@ -309,6 +314,7 @@ void ApplyModifier(const std::string& word, Inst& inst) {
   if (key == "cbsz") inst.cbsz = static_cast<uint8_t>(number());
   if (key == "abid") inst.abid = static_cast<uint8_t>(number());
   if (key == "blgp") inst.blgp = static_cast<uint8_t>(number());
+  if (key == "bitop3") inst.truth = static_cast<uint8_t>(number());
   if (key == "neg") {
     // gfx940's F64 MFMA spells blgp as a negation list.
     const std::vector<bool> bits = BitList(value);
@@ -484,7 +490,9 @@ void PlaceFlat(const Operands& operands, Inst& inst) {
     }
     inst.addr = operands.At(next++);
   }
-  if (!flat) inst.saddr = operands.At(next++);
+  // gfx1250 has a scalar base in FLAT, too.
+  const bool based = !flat || operands.At(next).kind == Operand::Kind::kSgpr;
+  if (based) inst.saddr = operands.At(next++);
   if (inst.saddr.kind == Operand::Kind::kSgpr && inst.saddr.reg == kNull) inst.saddr = Operand();
 }
 
@@ -541,7 +549,9 @@ Step Undecodable(Wave& wave, const Inst& inst) {
 
 bool Reads(const Inst& inst, const Operand& reg) {
   for (unsigned i = 0; i < inst.num_src; ++i) {
-    if (inst.src[i].kind == reg.kind && inst.src[i].reg == reg.reg) return true;
+    const Operand& src = inst.src[i];
+    const bool overlap = src.reg < reg.reg + reg.dwords && reg.reg < src.reg + src.dwords;
+    if (src.kind == reg.kind && overlap) return true;
   }
   return false;
 }
@@ -558,14 +568,25 @@ Step DualIssue(Wave& wave, const Inst& inst) {
     const Step step = first.handler(wave, first);
     return step == Step::kNext ? second.handler(wave, second) : step;
   }
-  uint32_t* x_row = wave.V(x.dst.reg);
-  const std::vector<uint32_t> before(x_row, x_row + wave.lanes);
+  std::vector<std::vector<uint32_t>> before, result;
+  const auto copy_to = [&](std::vector<std::vector<uint32_t>>& rows) {
+    for (unsigned d = 0; d < x.dst.dwords; ++d) {
+      const uint32_t* row = wave.V(x.dst.reg + d);
+      rows.emplace_back(row, row + wave.lanes);
+    }
+  };
+  const auto copy_back = [&](const std::vector<std::vector<uint32_t>>& rows) {
+    for (unsigned d = 0; d < x.dst.dwords; ++d) {
+      std::copy(rows[d].begin(), rows[d].end(), wave.V(x.dst.reg + d));
+    }
+  };
+  copy_to(before);
   Step step = x.handler(wave, x);
   if (step != Step::kNext) return step;
-  const std::vector<uint32_t> result(x_row, x_row + wave.lanes);
-  std::copy(before.begin(), before.end(), x_row);
+  copy_to(result);
+  copy_back(before);
   step = y.handler(wave, y);
-  std::copy(result.begin(), result.end(), x_row);
+  copy_back(result);
   return step;
 }
 
@@ -742,14 +763,14 @@ constexpr TargetRow kTargets[] = {
     {"gfx900", Gen::kGfx9},     {"gfx902", Gen::kGfx9},     {"gfx904", Gen::kGfx9},
     {"gfx906", Gen::kGfx9},     {"gfx908", Gen::kGfx9},     {"gfx909", Gen::kGfx9},
     {"gfx90c", Gen::kGfx9},     {"gfx90a", Gen::kGfx90a},   {"gfx940", Gen::kGfx940},
-    {"gfx941", Gen::kGfx940},   {"gfx942", Gen::kGfx940},   {"gfx1010", Gen::kGfx10},
-    {"gfx1011", Gen::kGfx10},   {"gfx1012", Gen::kGfx10},   {"gfx1013", Gen::kGfx10},
-    {"gfx1030", Gen::kGfx10_3}, {"gfx1031", Gen::kGfx10_3}, {"gfx1032", Gen::kGfx10_3},
-    {"gfx1033", Gen::kGfx10_3}, {"gfx1034", Gen::kGfx10_3}, {"gfx1035", Gen::kGfx10_3},
-    {"gfx1036", Gen::kGfx10_3}, {"gfx1100", Gen::kGfx11},   {"gfx1101", Gen::kGfx11},
-    {"gfx1102", Gen::kGfx11},   {"gfx1103", Gen::kGfx11},   {"gfx1150", Gen::kGfx11},
-    {"gfx1151", Gen::kGfx11},   {"gfx1152", Gen::kGfx11},   {"gfx1200", Gen::kGfx12},
-    {"gfx1201", Gen::kGfx12},
+    {"gfx941", Gen::kGfx940},   {"gfx942", Gen::kGfx940},   {"gfx950", Gen::kGfx940},
+    {"gfx1010", Gen::kGfx10},   {"gfx1011", Gen::kGfx10},   {"gfx1012", Gen::kGfx10},
+    {"gfx1013", Gen::kGfx10},   {"gfx1030", Gen::kGfx10_3}, {"gfx1031", Gen::kGfx10_3},
+    {"gfx1032", Gen::kGfx10_3}, {"gfx1033", Gen::kGfx10_3}, {"gfx1034", Gen::kGfx10_3},
+    {"gfx1035", Gen::kGfx10_3}, {"gfx1036", Gen::kGfx10_3}, {"gfx1100", Gen::kGfx11},
+    {"gfx1101", Gen::kGfx11},   {"gfx1102", Gen::kGfx11},   {"gfx1103", Gen::kGfx11},
+    {"gfx1150", Gen::kGfx11},   {"gfx1151", Gen::kGfx11},   {"gfx1152", Gen::kGfx11},
+    {"gfx1200", Gen::kGfx12},   {"gfx1201", Gen::kGfx12},   {"gfx1250", Gen::kGfx12_5},
 };
 
 }  // namespace

@@ -304,7 +304,8 @@ std::string Name(const testing::TestParamInfo<Variant>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     AllTargets, Kernels,
-    testing::Combine(testing::Values("gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
+    testing::Combine(testing::ValuesIn(WithNewer({"gfx900", "gfx90a", "gfx942", "gfx1030",
+                                                  "gfx1100", "gfx1201"})),
                      testing::Values("kernels", "kernels0"), testing::Values(1, 20260)),
     Name);
 INSTANTIATE_TEST_SUITE_P(Wave64, Kernels,

@@ -88,7 +88,8 @@ Allocation AllocationOf(const Descriptor& descriptor, const Target& target, bool
   const uint32_t granules = (descriptor.rsrc1 & 0x3f) + 1;
   if (target.AtLeast10()) {
     out.sgprs = 106;
-    out.vgprs = granules * (wave64 ? 4 : 8);
+    // Instructions name 256 of gfx1250's; see SetVgprMsb.
+    out.vgprs = target.Gfx125() ? std::min(granules * 16, 256u) : granules * (wave64 ? 4 : 8);
     return out;
   }
   out.sgprs = ((descriptor.rsrc1 >> 6 & 0xf) / 2 + 1) * 16;
@@ -209,6 +210,7 @@ class MachineImpl : public Machine {
   void SetMessageSink(MessageSink* sink) override { messages_ = sink; }
   void SetObserver(Observer* observer) override { observer_ = observer; }
   void InvalidateInstructionCache() override;
+  void SetPreloads(bool preloads) override { preloads_ = preloads; }
   const std::map<uint64_t, PcCount>& Counts() const override;
   void ResetCounts() override;
   uint64_t LaneInstructions() const override { return lane_instructions_; }
@@ -234,6 +236,7 @@ class MachineImpl : public Machine {
   Memory* memory_;
   MessageSink* messages_ = nullptr;
   Observer* observer_ = nullptr;
+  bool preloads_ = true;
   std::atomic<bool> interrupted_{false};
   std::array<std::unique_ptr<Decoder>, 2> decoders_;  // wave32, wave64
   mutable std::array<CodeCache, 2> caches_;
@@ -261,7 +264,7 @@ class MachineImpl : public Machine {
 
 bool MachineImpl::Init(std::string* error) {
   for (const bool wave64 : {false, true}) {
-    if (!wave64 && !target_.AtLeast10()) continue;
+    if (wave64 ? target_.Gfx125() : !target_.AtLeast10()) continue;
     decoders_[wave64] = Decoder::Create(target_, wave64, error);
     if (!decoders_[wave64]) return false;
   }
@@ -289,9 +292,11 @@ Fault MachineImpl::Prepare(const Dispatch& dispatch) {
   allocation_ = AllocationOf(descriptor_, target_, wave64_);
   entry_ = dispatch.kernel_descriptor + static_cast<uint64_t>(descriptor_.entry_offset);
   // Firmware that preloads kernel arguments enters past the compatibility
-  // block that loads them.
-  if (!target_.Gfx90aPlus()) descriptor_.preload = 0;
-  if ((descriptor_.preload & 0x7f) != 0) entry_ += 256;
+  // block that loads them; gfx1250's needs none. Other firmware does not preload.
+  if (!target_.Gfx90aPlus() && !target_.Gfx125()) descriptor_.preload = 0;
+  if (!preloads_) descriptor_.preload = 0;
+  if ((descriptor_.preload & 0x7f) != 0 && target_.Gfx90aPlus()) entry_ += 256;
+  if (wave64_ && target_.Gfx125()) return LaunchFault("gfx1250 has no wavefronts of 64", 0);
   uint64_t items = 1;
   for (unsigned axis = 0; axis < 3; ++axis) {
     if (dispatch.workgroup[axis] == 0) return LaunchFault("workgroup size is zero", 0);
@@ -458,8 +463,13 @@ uint32_t MachineImpl::GroupInfo(unsigned index) const {
 void MachineImpl::LoadSystemSgprs(Wave& wave, unsigned index, uint16_t next) const {
   if (target_.AtLeast12()) {
     wave.sgpr[kTtmp0 + 9] = group_.id[0];
+    wave.sgpr[kTtmp0 + 6] = 0;  // gfx1250: clusters of one
     wave.sgpr[kTtmp0 + 7] = (group_.id[1] & 0xffff) | group_.id[2] << 16;
     wave.sgpr[kTtmp0 + 8] = index << 25;  // [29:25]: wave id in the group
+    if (target_.Gfx125()) {
+      wave.sgpr[kFlatScrLo] = static_cast<uint32_t>(wave.scratch_base);
+      wave.sgpr[kFlatScrHi] = static_cast<uint32_t>(wave.scratch_base >> 32);
+    }
     return;
   }
   for (unsigned axis = 0; axis < 3; ++axis) {

@@ -45,7 +45,7 @@ class Observer {
 class Machine {
  public:
   // gfx_name: "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010",
-  // "gfx1030", "gfx1100", "gfx1200", "gfx1201". Returns nullptr, with *error
+  // "gfx950", "gfx1030", "gfx1100", "gfx1200", "gfx1201", "gfx1250". Returns nullptr, with *error
   // set, for a name that LLVM or the interpreter does not know.
   // seed: orders the interleaving of a workgroup's wavefronts.
   static std::unique_ptr<Machine> Create(const std::string& gfx_name, uint64_t seed, Memory* memory,
@@ -66,6 +66,10 @@ class Machine {
 
   // nullptr (the default): nobody.
   virtual void SetObserver(Observer* observer) = 0;
+
+  // Whether the firmware preloads kernel arguments, on processors that can (the
+  // default): other firmware enters kernels at their compatibility block.
+  virtual void SetPreloads(bool preloads) = 0;
 
   // Forget decoded instructions (code was written or freed).
   virtual void InvalidateInstructionCache() = 0;

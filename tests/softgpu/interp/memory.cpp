@@ -411,6 +411,14 @@ void GlobalAddresses(Wave& wave, const Inst& inst, Addresses& out) {
   const auto offset = static_cast<uint64_t>(inst.offset);
   if (inst.saddr.kind == Operand::Kind::kSgpr) {
     const uint64_t base = wave.ReadS64(inst.saddr.reg) + offset;
+    if (wave.target->Gfx125()) {  // signed, and perhaps counting elements
+      const int64_t scale = inst.scale_offset ? Unpack(inst.op).bytes : 1;
+      for (unsigned lane = 0; lane < wave.lanes; ++lane) {
+        const int64_t index = lo ? static_cast<int32_t>(lo[lane]) : 0;
+        out[lane] = base + static_cast<uint64_t>(index * scale);
+      }
+      return;
+    }
     for (unsigned lane = 0; lane < wave.lanes; ++lane) out[lane] = base + (lo ? lo[lane] : 0);
     return;
   }
@@ -491,7 +499,22 @@ Step Global(Wave& wave, const Inst& inst) {
   });
 }
 
-Place FlatPlace(Wave& wave, uint64_t address, const Access& access) {
+// gfx1250: from a lane's private memory the compiler makes FLAT_SCRATCH's base plus the
+// byte, with the lane's number in the address's five highest bits. Source: LLVM's
+// SITargetLowering::lowerADDRSPACECAST. A lane reaches only its own memory here.
+std::optional<Place> LanePlace(const Wave& wave, unsigned lane, uint64_t address,
+                               const Access& access) {
+  constexpr unsigned kLaneShift = 52;
+  if (!wave.target->Gfx125() || wave.scratch_base == 0) return std::nullopt;
+  const uint64_t byte = (address & ((uint64_t{1} << kLaneShift) - 1)) - wave.scratch_base;
+  if (byte >= wave.scratch_per_lane) return std::nullopt;
+  const bool inside =
+      address >> kLaneShift == lane && PrivateInBounds(wave, wave.scratch_base, byte, access.bytes);
+  return Place{inside ? Place::Kind::kPrivate : Place::Kind::kBad, byte};
+}
+
+Place FlatPlace(Wave& wave, unsigned lane, uint64_t address, const Access& access) {
+  if (const auto place = LanePlace(wave, lane, address, access)) return *place;
   const uint64_t high = address >> 32;
   if (high == wave.shared_aperture >> 32) return {Place::Kind::kLds, address & 0xffffffff};
   if (high == wave.private_aperture >> 32) {
@@ -509,7 +532,7 @@ Step Flat(Wave& wave, const Inst& inst) {
   GlobalAddresses(wave, inst, addresses);
   return RunLanes(wave, inst, access, [&](unsigned lane, uint64_t& address) {
     address = addresses[lane];
-    return FlatPlace(wave, address, access);
+    return FlatPlace(wave, lane, address, access);
   });
 }
 
@@ -521,8 +544,9 @@ Step Scratch(Wave& wave, const Inst& inst) {
       static_cast<uint32_t>(inst.offset) +
       (inst.saddr.kind == Operand::Kind::kSgpr ? wave.ReadS(inst.saddr.reg) : 0);
   const uint32_t* row = inst.addr.kind == Operand::Kind::kVgpr ? wave.V(inst.addr.reg) : nullptr;
+  const uint32_t scale = inst.scale_offset ? access.bytes : 1;
   return RunLanes(wave, inst, access, [&](unsigned lane, uint64_t& address) -> Place {
-    const uint32_t byte = common + (row ? row[lane] : 0);
+    const uint32_t byte = common + (row ? row[lane] * scale : 0);
     address = wave.private_aperture + byte;
     const bool inside = PrivateInBounds(wave, base, byte, access.bytes);
     return {inside ? Place::Kind::kPrivate : Place::Kind::kBad, byte};
@@ -566,13 +590,30 @@ struct Buffer {
   uint32_t stride = 0;
   bool swizzle = false;
   bool add_tid = false;
-  uint32_t records = 0;
+  uint64_t records = 0;
   uint32_t index_stride = 8;
   uint32_t element_size = 4;
-  uint32_t oob = 0;  // gfx10+ OOB_SELECT
+  uint32_t oob = 0;   // gfx10+ OOB_SELECT
+  bool known = true;  // false: a form that is not modelled
 };
 
+constexpr char kUnknownBuffer[] = "a buffer of a form that is not modelled";
+
+// gfx1250: a base of 57 bits, a size of 45. Source: LLVM's
+// SITargetLowering::lowerPointerAsRsrcIntrin. What strides and flags do is not modelled.
+Buffer ReadWideBuffer(const Wave& wave, const Operand& rsrc) {
+  const uint64_t low = wave.ReadS64(rsrc.reg);
+  const uint64_t high = wave.ReadS64(static_cast<uint16_t>(rsrc.reg + 2));
+  Buffer buffer;
+  buffer.base = low & (~uint64_t{0} >> 7);
+  buffer.records = low >> 57 | (high & 0x3fffffffff) << 7;
+  buffer.oob = 3;
+  buffer.known = high >> 38 == 0;
+  return buffer;
+}
+
 Buffer ReadBuffer(const Wave& wave, const Operand& rsrc) {
+  if (wave.target->Gfx125()) return ReadWideBuffer(wave, rsrc);
   const uint64_t low = wave.ReadS64(rsrc.reg);
   const uint32_t word1 = static_cast<uint32_t>(low >> 32);
   const uint32_t word3 = wave.ReadS(static_cast<uint16_t>(rsrc.reg + 3));
@@ -698,6 +739,7 @@ Step BufferOp(Wave& wave, const Inst& inst) {
   const Access access = Unpack(inst.op);
   if (wave.Exec() == 0) return Step::kNext;
   const Buffer buffer = ReadBuffer(wave, inst.rsrc);
+  if (!buffer.known) return wave.FaultIllegal(inst, kUnknownBuffer);
   const uint32_t soffset = ScalarOffset(wave, inst.soffset);
   if (buffer.swizzle && access.move != Move::kAtomic) {
     Step step = Step::kNext;
@@ -904,12 +946,14 @@ Step NoOp(Wave&, const Inst&) { return Step::kNext; }
 struct ScalarRange {
   uint64_t address = 0;
   uint64_t readable = ~uint64_t{0};  // bytes from address that are in bounds
+  bool known = true;
 };
 
 ScalarRange ScalarAddress(Wave& wave, const Inst& inst, bool buffer) {
+  const uint64_t scale = inst.scale_offset ? Unpack(inst.op).bytes : 1;
   const auto offset =
       static_cast<uint64_t>(inst.offset) +
-      (inst.soffset.kind == Operand::Kind::kSgpr ? wave.ReadS(inst.soffset.reg) : 0);
+      (inst.soffset.kind == Operand::Kind::kSgpr ? wave.ReadS(inst.soffset.reg) * scale : 0);
   ScalarRange range;
   if (!buffer) {
     range.address = wave.ReadS64(inst.saddr.reg) + offset;
@@ -918,6 +962,7 @@ ScalarRange ScalarAddress(Wave& wave, const Inst& inst, bool buffer) {
   const Buffer descriptor = ReadBuffer(wave, inst.saddr);
   const uint64_t size = descriptor.stride == 0 ? descriptor.records
                                                : uint64_t{descriptor.stride} * descriptor.records;
+  range.known = descriptor.known;
   const auto at = static_cast<uint32_t>(offset);
   range.address = descriptor.base + at;
   range.readable = at < size ? size - at : 0;
@@ -930,6 +975,7 @@ Step ScalarLoad(Wave& wave, const Inst& inst) {
   const Access access = Unpack(inst.op);
   const bool buffer = inst.name.starts_with("S_BUFFER_");
   ScalarRange range = ScalarAddress(wave, inst, buffer);
+  if (!range.known) return wave.FaultIllegal(inst, kUnknownBuffer);
   if (access.bytes >= 4) range.address &= ~uint64_t{3};
   const unsigned dwords = access.bytes / 4u;
   if (access.bytes < 4) {

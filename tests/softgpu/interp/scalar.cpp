@@ -386,6 +386,15 @@ Step Call(Wave& wave, const Inst& inst) {
   wave.pc = inst.target;
   return Step::kJumped;
 }
+Step AddPc(Wave& wave, const Inst& inst) {
+  wave.pc = inst.pc + inst.size + Read64(wave, inst.src[0]);
+  return Step::kJumped;
+}
+// Only the first 256 vector registers are modelled.
+Step SetVgprMsb(Wave& wave, const Inst& inst) {
+  if ((inst.simm & 0xff) != 0) return wave.FaultIllegal(inst, "vector registers beyond v255");
+  return Step::kNext;
+}
 Step EndProgram(Wave&, const Inst&) { return Step::kEnd; }
 Step Nothing(Wave&, const Inst&) { return Step::kNext; }
 Step Sleep(Wave&, const Inst&) { return Step::kYield; }
@@ -433,6 +442,7 @@ enum HwReg : uint32_t {
   kFlatScrHiReg = 21,
   kHwId1 = 23,  // gfx10+
   kHwId2 = 24,
+  kIbSts2 = 28,  // gfx1250
   kShaderCycles = 29,
   kShaderCyclesHi = 30,
 };
@@ -490,6 +500,9 @@ bool ReadHwReg(Wave& wave, uint32_t id, uint32_t& value) {
     case kShaderCyclesHi:
       value = static_cast<uint32_t>(wave.memtime >> 32);
       return twelve;
+    case kIbSts2:  // [9:6]: the workgroup's place in a cluster; there are none
+      value = 0;
+      return target.Gfx125();
     default:
       return false;
   }
@@ -848,6 +861,11 @@ constexpr Entry kTable[] = {
     {"S_WAIT_KMCNT", Nothing},
     {"S_WAIT_LOADCNT_DSCNT", Nothing},
     {"S_WAIT_STORECNT_DSCNT", Nothing},
+    {"S_WAIT_XCNT", Nothing},
+    {"S_WAIT_ASYNCCNT", Nothing},
+    {"S_WAIT_TENSORCNT", Nothing},
+    {"S_SET_VGPR_MSB", SetVgprMsb},
+    {"S_ADD_PC_I64", AddPc},
     {"S_WAIT_IDLE", Nothing},
     {"S_WAIT_EVENT", Nothing},
     {"S_WAIT_ALU", Nothing},

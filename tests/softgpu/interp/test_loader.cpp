@@ -8,6 +8,8 @@
 #include <iterator>
 #include <optional>
 
+#include "llvm/Config/llvm-config.h"
+
 namespace softgpu {
 namespace {
 
@@ -175,6 +177,11 @@ LoadedObject::~LoadedObject() {
 uint64_t LoadedObject::Symbol(std::string_view name) const {
   const auto it = symbols_.find(name);
   return it == symbols_.end() ? 0 : it->second;
+}
+
+std::vector<std::string> WithNewer(std::vector<std::string> targets) {
+  if (LLVM_VERSION_MAJOR >= 22) targets.insert(targets.end(), {"gfx950", "gfx1250"});
+  return targets;
 }
 
 std::vector<uint8_t> ReadBinaryFile(const std::string& path) {

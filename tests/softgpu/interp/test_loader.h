@@ -70,6 +70,9 @@ class LoadedObject {
   std::map<std::string, uint64_t, std::less<>> symbols_;
 };
 
+// `targets`, and those that only LLVM 22 knows if that is what there is.
+std::vector<std::string> WithNewer(std::vector<std::string> targets);
+
 // Reads a whole file; empty when it cannot be read.
 std::vector<uint8_t> ReadBinaryFile(const std::string& path);
 

@@ -316,6 +316,8 @@ constexpr VectorOp kOps[] = {
     {"V_ADD_F64", &Run<([](double a, double b) { return a + b; })>},
     {"V_MUL_F64", &Run<([](double a, double b) { return a * b; })>},
     {"V_FMA_F64", FMA_F64},
+    {"V_FMAMK_F64", FMA_F64},
+    {"V_FMAAK_F64", FMA_F64},
     {"V_FMAC_F64", FMA_F64, kAccumulate},
 
     {"V_ADD_F16", &Run<([](F16 a, F16 b) { return F16{a.v + b.v}; })>},

@@ -113,10 +113,45 @@ WithCarry<u64> MadSigned(i32 a, i32 b, u64 c) {
   return {static_cast<u64>(sum), overflow};
 }
 
+// Each bit of the result is the bit of the truth table that the sources' bits, the
+// first one highest, number. With two sources the third is 0.
+template <int kSources, Elem kElem>
+Step BitOperation(Wave& w, const Inst& inst) {
+  Shape shape;
+  shape.num_src = kSources;
+  shape.src.fill(kElem);
+  shape.dst = kElem;
+  if (!RegistersAllocated(w, inst, shape)) return FaultRegister(w, inst);
+  std::array<SrcLanes, 3> src;
+  for (int i = 0; i < kSources; ++i) Fetch(w, inst, i, kElem, src[static_cast<size_t>(i)]);
+  OutLanes out;
+  for (u32 lane = 0; lane < w.lanes; ++lane) {
+    const u32 a = src[0].lo[lane] >> src[0].shift, b = src[1].lo[lane] >> src[1].shift;
+    const u32 c = kSources == 3 ? src[2].lo[lane] >> src[2].shift : 0;
+    u32 result = 0;
+    for (u32 row = 0; row < 8; ++row) {
+      if ((inst.truth >> row & 1) == 0) continue;
+      result |= (row & 4 ? a : ~a) & (row & 2 ? b : ~b) & (row & 1 ? c : ~c);
+    }
+    out.lo[lane] = kElem == Elem::kU16 ? result & 0xffff : result;
+  }
+  return Store(w, inst, shape, out, WriteMaskOf(w, inst));
+}
+
 constexpr VectorOp kOps[] = {
     {"V_MOV_B32", &Run<([](u32 a) { return a; })>},
     {"V_MOV_B16", &Run<([](u16 a) { return a; })>},
     {"V_MOV_B64", &Run<([](u64 a) { return a; })>},
+    {"V_ADD_NC_U64", &Run<([](u64 a, u64 b) { return a + b; })>},
+    {"V_SUB_NC_U64", &Run<([](u64 a, u64 b) { return a - b; })>},
+    {"V_MUL_U64", &Run<([](u64 a, u64 b) { return a * b; })>},
+    {"V_MAD_U32", &Run<([](u32 a, u32 b, u32 c) { return a * b + c; })>},
+    {"V_MAD_NC_U64_U32", &Run<([](u32 a, u32 b, u64 c) { return u64{a} * b + c; })>},
+    {"V_MAD_NC_I64_I32",
+     &Run<([](i32 a, i32 b, u64 c) { return static_cast<u64>(i64{a} * b) + c; })>},
+    {"V_BITOP3_B32", &BitOperation<3, Elem::kU32>},
+    {"V_BITOP3_B16", &BitOperation<3, Elem::kU16>},
+    {"V_BITOP2_B32", &BitOperation<2, Elem::kU32>},
     {"V_ACCVGPR_READ_B32", &Run<([](u32 a) { return a; })>},
     {"V_ACCVGPR_WRITE_B32", &Run<([](u32 a) { return a; })>},
     {"V_ACCVGPR_MOV_B32", &Run<([](u32 a) { return a; })>},

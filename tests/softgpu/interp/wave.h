@@ -16,7 +16,7 @@
 namespace softgpu {
 
 // GPU generation; features are asked of Target, never compared by name.
-enum class Gen { kGfx9, kGfx90a, kGfx940, kGfx10, kGfx10_3, kGfx11, kGfx12 };
+enum class Gen { kGfx9, kGfx90a, kGfx940, kGfx10, kGfx10_3, kGfx11, kGfx12, kGfx12_5 };
 
 struct Target {
   std::string name;  // "gfx90a"
@@ -24,6 +24,7 @@ struct Target {
   bool AtLeast10() const { return gen >= Gen::kGfx10; }
   bool AtLeast11() const { return gen >= Gen::kGfx11; }
   bool AtLeast12() const { return gen >= Gen::kGfx12; }
+  bool Gfx125() const { return gen == Gen::kGfx12_5; }
   bool Gfx90aPlus() const { return gen == Gen::kGfx90a || gen == Gen::kGfx940; }
   bool ArchitectedFlatScratch() const { return gen == Gen::kGfx940 || AtLeast11(); }
 };
@@ -126,15 +127,17 @@ struct Inst {
   Sdwa sdwa;
   // MFMA
   uint8_t cbsz = 0, abid = 0, blgp = 0;
+  uint8_t truth = 0;  // V_BITOP*: the result for each combination of source bits
   // Memory forms. addr/data/saddr/rsrc/soffset are Operands; kNone when absent.
   Operand addr, data, data2, saddr, rsrc, soffset;
   int64_t offset = 0;   // instruction offset (DS: offset0 of two-offset forms)
   int64_t offset1 = 0;  // DS two-offset forms: second offset
   bool glc = false;     // atomics: return pre-op value (sc0/TH_ATOMIC_RETURN on later ones)
   bool offen = false, idxen = false, lds = false, gds = false, tfe = false;
-  int64_t simm = 0;          // SOPP/SOPK immediate, or absolute branch target in `target`
-  uint64_t target = 0;       // PC-relative branches: absolute address
-  uint32_t raw[2] = {0, 0};  // the first two encoded dwords (the second may be 0)
+  bool scale_offset = false;  // gfx1250: the register offset counts elements
+  int64_t simm = 0;           // SOPP/SOPK immediate, or absolute branch target in `target`
+  uint64_t target = 0;        // PC-relative branches: absolute address
+  uint32_t raw[2] = {0, 0};   // the first two encoded dwords (the second may be 0)
   std::shared_ptr<const DualPair> dual;  // VOPD: the two halves; name is "VOPD"
   std::string text;                      // disassembly
 };
