@@ -16,7 +16,7 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "14";
+inline constexpr char kEngineVersion[] = "15";
 // The same with the LLVM that decodes and assembles: "14+llvm22".
 const std::string& EngineVersion();
 

@@ -440,6 +440,10 @@ bool Interpreter::StepMove(State* s, const Instruction& ins, std::string_view op
   // Both words are read before either is written: the pairs may overlap.
   Value words[2] = {Operand(*s, ins.operands[1], 0), Operand(*s, ins.operands[1], 1)};
   if (!wide && ins.operands[1].kind == InstructionOperand::Kind::kImmediate) {
+    if (op == "s_movk_i32") {  // LLVM gives the 16 bits
+      const auto number = static_cast<int16_t>(ins.operands[1].imm);
+      words[0] = Value::Constant(static_cast<uint32_t>(int32_t{number}));
+    }
     if (auto fixup = FixupIn(ins)) words[0] = *fixup;
   }
   for (unsigned w = 0; w < dst.count; ++w) {
