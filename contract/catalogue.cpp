@@ -421,11 +421,13 @@ constexpr CatalogueEntry kCatalogue[] = {
      "application may be using.",
      "Mark the functions that the probe uses always_inline, and turn optimisation on.",
      Reason::kNone, v1::GAP_KIND_UNSPECIFIED, BodyRule::kCall},
-    {"RJD-U006", "the probe loops",
+    {"RJD-U006", "the probe loops without a known bound",
      "A wavefront that runs through a site must come out again, and after a number of "
-     "instructions that can be stated. No bound is derived for loops.",
-     "Write the loop out, or have the compiler unroll it.", Reason::kNone, v1::GAP_KIND_UNSPECIFIED,
-     BodyRule::kLoop},
+     "instructions that can be stated. Loops are written out where the number of rounds follows "
+     "from constants in scalar registers, and 1024 instructions are enough for it.",
+     "Count with a uniform variable from a constant to a constant, or have the compiler unroll the "
+     "loop.",
+     Reason::kNone, v1::GAP_KIND_UNSPECIFIED, BodyRule::kLoop},
     {"RJD-U007", "the probe uses the stack or a resource descriptor",
      "The application's wavefronts have no stack for the probe, and buffer and image resources "
      "are in registers that only the application fills.",

@@ -312,6 +312,7 @@ class Interpreter {
   bool StepLane(State* s, const Instruction& ins, std::string_view op);
   bool StepSaveExec(State* s, const Instruction& ins, std::string_view op);
   bool StepArithmetic(State* s, const Instruction& ins, std::string_view op);
+  bool StepScalar(State* s, const Instruction& ins, std::string_view op);
   bool StepFirstLane(State* s, const Instruction& ins, std::string_view op);
   bool StepCompareExec(State* s, const Instruction& ins, std::string_view op);
   bool StepCompare(State* s, const Instruction& ins, std::string_view op);
@@ -517,7 +518,54 @@ bool Interpreter::StepKnown(State* s, const Instruction& ins, std::string_view o
   return StepMove(s, ins, op) || StepSccIdiom(s, ins, op) || StepLane(s, ins, op) ||
          StepSaveExec(s, ins, op) || StepArithmetic(s, ins, op) || StepFirstLane(s, ins, op) ||
          StepCompareExec(s, ins, op) || StepCompare(s, ins, op) || StepLanes(s, ins, op) ||
-         StepSaveLanes(s, ins, op) || StepAddress(s, ins, op);
+         StepSaveLanes(s, ins, op) || StepAddress(s, ins, op) || StepScalar(s, ins, op);
+}
+
+// Scalar arithmetic on constants, which is what is left of the counters of loops.
+bool Interpreter::StepScalar(State* s, const Instruction& ins, std::string_view op) {
+  const auto& ops = ins.operands;
+  if (!ins.salu || ops.size() < 2 || !ops[0].is_def || ops[0].count > 2 || IsVector(ops[0].reg)) {
+    return false;
+  }
+  const auto number = [&](const InstructionOperand& from) -> std::optional<uint64_t> {
+    const Value low = Operand(*s, from, 0), high = Operand(*s, from, 1);
+    if (low.kind != Value::Kind::kConstant) return std::nullopt;
+    if (from.kind != InstructionOperand::Kind::kRegister || from.count == 1) return low.data;
+    if (high.kind != Value::Kind::kConstant) return std::nullopt;
+    return high.data << 32 | low.data;
+  };
+  const bool in_place = StartsWith(op, "s_addk_");  // to its destination
+  const auto a = number(ops[in_place ? 0 : 1]);
+  auto b = number(ops.back());
+  if (in_place && b) b = static_cast<uint32_t>(int32_t{static_cast<int16_t>(*b)});
+  if (!a || !b || (!in_place && ops.size() != 3)) return false;
+  const Value& scc = s->cells[kScc].value;
+  std::optional<uint64_t> result;
+  std::optional<bool> carry;
+  if (op == "s_add_u32" || op == "s_add_co_u32") {
+    result = *a + *b;
+    carry = (*result >> 32) != 0;
+  } else if (op == "s_addc_u32" || op == "s_add_co_ci_u32") {
+    if (scc.kind != Value::Kind::kConstant) return false;
+    result = *a + *b + scc.data;
+    carry = (*result >> 32) != 0;
+  } else if (op == "s_add_i32" || op == "s_add_co_i32" || op == "s_add_nc_u64" || in_place) {
+    result = *a + *b;
+  } else if (op == "s_mul_i32") {
+    result = *a * *b;
+  } else if (op == "s_lshl_b32") {
+    result = *a << (*b & 31);
+  } else if (op == "s_lshl_b64") {
+    result = *a << (*b & 63);
+  } else {
+    return false;
+  }
+  for (uint8_t word = 0; word < ops[0].count; ++word) {
+    Write(s, static_cast<uint16_t>(ops[0].reg + word),
+          Value::Constant(static_cast<uint32_t>(*result >> (32 * word))));
+  }
+  if (ins.defs.Has(kScc)) Write(s, kScc, carry ? Value::Constant(*carry) : Value{});
+  return true;
 }
 
 // Numbers that an instruction is given, each at most its bound.

@@ -7,10 +7,12 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "patch/analysis/hazard_regions.h"
 #include "patch/analysis/wait_counters.h"
+#include "patch/probe/unroll.h"
 
 namespace rjdbi::patch {
 namespace {
@@ -66,7 +68,7 @@ class Reader {
   BodyReading Run() {
     if (Sized() && Decode()) {
       for (size_t i = 0; i < Code().size(); ++i) CheckInstruction(i);
-      if (CheckControl()) {
+      if (CheckControl() && WriteOutLoops()) {
         FindReads();
         CheckReads();
         CheckLoads();
@@ -84,7 +86,8 @@ class Reader {
               const std::string& detail) {
     const bool there = i < Code().size();
     const uint64_t offset = there ? Code()[i].offset : 0;
-    RefuseAt(rule, offset, there ? isa_.Print(body_.code, offset) : "", std::move(observed),
+    const uint64_t origin = there && !origins_.empty() ? origins_[i] : offset;
+    RefuseAt(rule, origin, there ? isa_.Print(body_.code, offset) : "", std::move(observed),
              std::move(limit), detail);
   }
   void RefuseAt(BodyRule rule, uint64_t offset, std::string instruction, std::string observed,
@@ -213,10 +216,10 @@ class Reader {
     return static_cast<size_t>(at - Code().begin());
   }
 
-  // Forward branches to instructions, and no way to the bytes behind.
+  // Branches to instructions, and no way to the bytes behind.
   bool CheckControl() {
     const size_t before = refusals_.size();
-    targets_.resize(Code().size());
+    targets_.assign(Code().size(), std::nullopt);
     for (size_t i = 0; i < Code().size(); ++i) {
       const Instruction& in = Code()[i];
       if (!in.branch || in.indirect || in.call) continue;
@@ -226,10 +229,8 @@ class Reader {
         Refuse(BodyRule::kControl, i, absl::StrCat("a branch to offset ", target),
                absl::StrCat("instructions at offsets 0 to ", body_.code.size() - 4),
                "the branch leads to no instruction of the body");
-      } else if (*index <= i) {
-        Refuse(BodyRule::kLoop, i, absl::StrCat("a branch back to offset ", target),
-               "forward branches", "how often the loop runs is not known");
       } else {
+        loops_ |= *index <= i;
         targets_[i] = *index;
       }
     }
@@ -239,6 +240,27 @@ class Reader {
              "s_setpc_b64 s[30:31], or a branch", "control falls out of the body's end");
     }
     return refusals_.size() == before && !Breaks(BodyRule::kCall) && !Breaks(BodyRule::kForbidden);
+  }
+
+  // From here on branches lead forward.
+  bool WriteOutLoops() {
+    if (!loops_) return true;
+    auto made = Unroll(Code(), body_.code, isa_);
+    if (const Endless* endless = std::get_if<Endless>(&made)) {
+      Refuse(BodyRule::kLoop, endless->instruction, endless->observed, endless->limit,
+             endless->detail);
+      return false;
+    }
+    Unrolled& unrolled = std::get<Unrolled>(made);
+    body_.code = std::move(unrolled.code);
+    body_.instructions.clear();
+    for (uint64_t at = 0; at < body_.code.size();) {
+      body_.instructions.push_back(*isa_.Decode(body_.code, at));  // decoded before
+      at += body_.instructions.back().size;
+    }
+    origins_ = std::move(unrolled.origins);
+    loops_ = false;
+    return CheckControl();
   }
 
   bool Breaks(BodyRule rule) const {
@@ -390,7 +412,9 @@ class Reader {
   ProbeBody body_;
   std::vector<BodyRefusal> refusals_;
   std::vector<std::optional<size_t>> targets_;
-  bool late_ = false;  // some result arrives after its instruction
+  bool loops_ = false;
+  std::vector<uint32_t> origins_;  // of loops written out: offsets in the function
+  bool late_ = false;              // some result arrives after its instruction
 };
 
 // AMDGPUUsage, "Non-Kernel Functions": what callers put where.

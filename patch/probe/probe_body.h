@@ -4,7 +4,8 @@
 // What is accepted is a function of LLVM's AMDGPU calling convention
 // (AMDGPUUsage, "Calling Conventions, Non-Kernel Functions") that takes 32 and
 // 64-bit arguments in v0, v1, ..., returns nothing through s[30:31], and whose
-// control flow is forward branches within itself. It has no stack, no LDS, calls
+// control flow stays within itself, with loops whose number of rounds follows from
+// constants: these are written out (unroll.h). It has no stack, no LDS, calls
 // nothing, and does nothing that reaches beyond its wavefront.
 #ifndef PATCH_PROBE_PROBE_BODY_H_
 #define PATCH_PROBE_PROBE_BODY_H_
@@ -31,7 +32,7 @@ enum class BodyRule : uint8_t {
   kUndecodable,
   kControl,  // control leaves it elsewhere than by its return
   kCall,     // calls and computed transfers
-  kLoop,     // a backward branch
+  kLoop,     // a loop whose number of rounds is not known, or too high
   kStack,    // scratch, or a resource descriptor
   kLds,
   kForbidden,  // reaches beyond the wavefront, or changes its modes
@@ -71,7 +72,7 @@ struct ProbeBody {
   static constexpr uint32_t kMaxBytes = 4096;
 
   std::string name;
-  std::vector<uint8_t> code;
+  std::vector<uint8_t> code;              // loops written out
   std::vector<Instruction> instructions;  // of the Isa, which must outlive this
   std::vector<BodyRole> roles;            // parallel
   RegisterSet reads;                      // read before anything wrote them, EXEC and MODE aside

@@ -54,9 +54,10 @@ class Search {
     const auto first =
         std::find_if(needed_.begin(), needed_.end(), [](uint32_t states) { return states != 0; });
     if (first == needed_.end()) return std::nullopt;
-    return Spacing{flow_[static_cast<size_t>(first - needed_.begin())].offset,
-                   *first == kFence ? std::string(generation_.head_guard)
-                                    : absl::StrCat("s_nop ", *first - 1)};
+    auto at = static_cast<size_t>(first - needed_.begin());
+    if (at > 0 && flow_[at - 1].in->is_clause) --at;  // nothing else belongs into it
+    return Spacing{flow_[at].offset, *first == kFence ? std::string(generation_.head_guard)
+                                                      : absl::StrCat("s_nop ", *first - 1)};
   }
 
  private:

@@ -96,9 +96,9 @@ Address AddressIn(const std::string& text) {
   return address;
 }
 
-// Words of the two probes of the example.
+// Words of the two probes of the example, and of one with a loop.
 struct Words {
-  uint64_t misaligned = 0, lanes = 0, histogram[8] = {};
+  uint64_t misaligned = 0, lanes = 0, histogram[8] = {}, bits[3] = {};
 };
 
 class Truth : public softgpu::Observer {
@@ -121,6 +121,7 @@ class Truth : public softgpu::Observer {
       words.misaligned += (address & 3) != 0;
       ++words.lanes;
       ++words.histogram[address >> 2 & 7];
+      for (unsigned bit = 0; bit < 3; ++bit) words.bits[bit] += address >> (bit + 2) & 1;
     }
   }
   const Words& At(uint64_t pc) { return seen_[pc]; }
@@ -190,8 +191,9 @@ class Host {
   KernelArgs args_;
 };
 
-std::string ReadProbe(const std::string& target) {
-  std::ifstream file(absl::StrCat(RJDBI_PROBE_OBJECTS, "/", target, ".hip.19.o"), std::ios::binary);
+std::string ReadProbe(const std::string& target, const char* source) {
+  std::ifstream file(absl::StrCat(RJDBI_PROBE_OBJECTS, "/", target, ".", source, ".19.o"),
+                     std::ios::binary);
   return std::string((std::istreambuf_iterator<char>(file)), {});
 }
 
@@ -208,7 +210,7 @@ control: FALL_THROUGH
 synchronisation: ATOMIC_SYSTEM_SCOPE
 synchronisation: ATOMIC_AGENT_SCOPE
 mask_policy: APPLICATION_MASK
-max_instructions_per_event: 80
+max_instructions_per_event: 120
 max_telemetry_bytes_per_event: 2048
 amdgpu {
   reads: "EXEC" reads: "SCC" reads: "VCC" reads: "VGPR" reads: "SGPR"
@@ -273,13 +275,13 @@ class UserProbes : public testing::TestWithParam<Variant> {
 void UserProbes::Check(const std::vector<uint8_t>& bytes, const Program& program, Totals& totals) {
   SCOPED_TRACE(program.kernel);
   const auto& [target, placement] = GetParam();
-  const std::string object = ReadProbe(target);
+  const std::string object = ReadProbe(target, "hip"), loops = ReadProbe(target, "loops");
   auto rewriter = patch::MakeTrampolineRewriter();
-  Admission admission =
-      Admit(bytes,
-            {Attach("a1", program.kernel, object, "misaligned", 2, placement),
-             Attach("a2", program.kernel, object, "word_histogram", 8, placement)},
-            Generous(), *rewriter);
+  Admission admission = Admit(bytes,
+                              {Attach("a1", program.kernel, object, "misaligned", 2, placement),
+                               Attach("a2", program.kernel, object, "word_histogram", 8, placement),
+                               Attach("a3", program.kernel, loops, "address_bits", 3, placement)},
+                              Generous(), *rewriter);
   const v1::AdmissionRecord& record = admission.record;
   ASSERT_EQ(record.object_violations_size(), 0) << record.object_violations(0).DebugString();
   std::vector<const v1::Decision*> sites;
@@ -329,6 +331,9 @@ void UserProbes::Check(const std::vector<uint8_t>& bytes, const Program& program
     if (d->attachment_id() == "a1") {
       EXPECT_EQ(words[first], expected.misaligned);
       EXPECT_EQ(words[first + 1], expected.lanes);
+    } else if (d->attachment_id() == "a3") {
+      for (uint32_t bit = 0; bit < 3; ++bit)
+        EXPECT_EQ(words[first + bit], expected.bits[bit]) << bit;
     } else {
       for (uint32_t bin = 0; bin < 8; ++bin) {
         EXPECT_EQ(words[first + bin], expected.histogram[bin]) << bin;

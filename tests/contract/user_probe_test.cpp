@@ -293,6 +293,18 @@ const Judged kJudged[] = {
      "global_atomic_add_x2 v[0:1], v[2:3], off",
      {},
      nullptr},
+    {"a loop over words",
+     "s_mov_b32 s4, 4\ns_lshl_b32 s6, s4, 3\nv_add_co_u32 v4, vcc, s6, v0\n"
+     "v_addc_co_u32 v5, vcc, 0, v1, vcc\nglobal_atomic_add_x2 v[4:5], v[2:3], off\n"
+     "s_add_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 8\ns_cbranch_scc1 65528",
+     {},
+     nullptr},
+    {"a loop over words, one too far",
+     "s_mov_b32 s4, 5\ns_lshl_b32 s6, s4, 3\nv_add_co_u32 v4, vcc, s6, v0\n"
+     "v_addc_co_u32 v5, vcc, 0, v1, vcc\nglobal_atomic_add_x2 v[4:5], v[2:3], off\n"
+     "s_add_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 9\ns_cbranch_scc1 65528",
+     {},
+     "RJD-E002"},
     {"the application's memory", "global_store_dword v[2:3], v0, off", {}, "RJD-E002"},
     {"the application's memory, read",
      "s_waitcnt vmcnt(0)\nglobal_load_dword v4, v[2:3], off\ns_waitcnt vmcnt(0)",

@@ -8,6 +8,12 @@ set(probe_example ${PROJECT_SOURCE_DIR}/deploy/examples/misaligned.hip)
 set(probe_files "")
 function(rjdbi_probe_object processor language version compiler)
   set(output ${RJDBI_PROBE_OBJECTS}/${processor}.${language}.${version}.o)
+  set(source ${probe_example})
+  if(ARGC GREATER 4)
+    get_filename_component(name ${ARGV4} NAME_WE)
+    set(output ${RJDBI_PROBE_OBJECTS}/${processor}.${name}.${version}.o)
+    set(source ${ARGV4})
+  endif()
   if(language STREQUAL hip)
     set(options -x hip --offload-device-only --no-gpu-bundle-output --offload-arch=${processor}
                 -nogpuinc)
@@ -17,12 +23,13 @@ function(rjdbi_probe_object processor language version compiler)
   add_custom_command(
     OUTPUT ${output}
     COMMAND ${compiler} ${options} -nogpulib -O2 -Wall -Wextra -Werror
-            -I ${PROJECT_SOURCE_DIR}/deploy/include -c ${probe_example} -o ${output}
-    DEPENDS ${probe_example} ${probe_header} VERBATIM)
+            -I ${PROJECT_SOURCE_DIR}/deploy/include -c ${source} -o ${output}
+    DEPENDS ${source} ${probe_header} VERBATIM)
   set(probe_files ${probe_files} ${output} PARENT_SCOPE)
 endfunction()
 foreach(processor gfx900 gfx90a gfx942 gfx1010 gfx1030 gfx1100 gfx1201)
   rjdbi_probe_object(${processor} hip 19 ${RJDBI_CLANG})
+  rjdbi_probe_object(${processor} hip 19 ${RJDBI_CLANG} ${CMAKE_CURRENT_LIST_DIR}/loops.hip)
 endforeach()
 rjdbi_probe_object(gfx90a cl 19 ${RJDBI_CLANG})
 rjdbi_probe_object(gfx90a hip 15 ${RJDBI_CLANG15})

@@ -67,6 +67,17 @@ const Hostile kHostile[] = {
      "s_nop 0"},
     {"return elsewhere", "gfx90a", "s_mov_b32 s30, 0", BodyRule::kRegister, 0, "s_mov_b32 s29, 0"},
     {"loop", "gfx90a", "s_nop 0\ns_cbranch_scc1 65534", BodyRule::kLoop, 4, "s_cbranch_execz 0"},
+    {"rounds of an argument", "gfx90a",
+     "v_readfirstlane_b32 s4, v0\ns_sub_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 0\ns_cbranch_scc1 65533",
+     BodyRule::kLoop, 12,
+     "s_mov_b32 s4, 5\ns_sub_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 0\ns_cbranch_scc1 65533"},
+    {"rounds of lanes", "gfx90a",
+     "v_add_u32 v0, v0, v1\nv_cmp_ne_u32 vcc, 0, v0\ns_cbranch_vccnz 65533", BodyRule::kLoop, 8,
+     "v_add_u32 v0, v0, v1\nv_cmp_ne_u32 vcc, 0, v0\ns_cbranch_vccnz 0"},
+    {"too many rounds", "gfx1030",
+     "s_movk_i32 s4, 0x1000\ns_addk_i32 s4, 0xffff\ns_cmp_lg_u32 s4, 0\ns_cbranch_scc1 65533",
+     BodyRule::kLoop, 12,
+     "s_movk_i32 s4, 0x100\ns_addk_i32 s4, 0xffff\ns_cmp_lg_u32 s4, 0\ns_cbranch_scc1 65533"},
     {"self", "gfx1100", "s_branch 65535", BodyRule::kLoop, 0, "s_branch 0"},
     {"jump out", "gfx90a", "s_branch 1000", BodyRule::kControl, 0, "s_branch 0"},
     {"into an instruction", "gfx90a", "s_branch 1\ns_mov_b32 s0, 0x12345678", BodyRule::kControl, 0,
@@ -113,6 +124,50 @@ TEST(ProbeBody, HostileBodiesAreRefusedAndTheirTwinsAreNot) {
     EXPECT_FALSE(first.instruction.empty());
     EXPECT_FALSE(first.observed.empty());
     EXPECT_NE(first.detail.find("probe probe, offset"), std::string::npos);
+  }
+}
+
+struct Rounds {
+  const char* name;
+  const char* processor;
+  const char* lines;
+  size_t instructions;  // without the return and what only leads to it
+};
+constexpr Rounds kRounds[] = {
+    {"down", "gfx90a",
+     "s_mov_b32 s4, 3\ns_sub_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 0\n"
+     "s_cbranch_scc1 65533",
+     1 + 3 * 2},
+    {"up, signed", "gfx1100",
+     "s_mov_b32 s4, -2\ns_add_i32 s4, s4, 1\ns_cmp_lt_i32 s4, 2\ns_cbranch_scc1 65533", 1 + 4 * 2},
+    {"64 bits", "gfx1201",
+     "s_mov_b64 s[4:5], 0\ns_add_co_u32 s4, s4, 1\ns_add_co_ci_u32 s5, s5, 0\n"
+     "s_cmp_lg_u64 s[4:5], 4\ns_cbranch_scc1 65532",
+     1 + 4 * 3},
+    // Two in one another, and the inner one's rounds are the outer one's number.
+    {"nested", "gfx90a",
+     "s_mov_b32 s4, 3\ns_mov_b32 s5, s4\nv_add_u32 v0, v0, v1\ns_sub_u32 s5, s5, 1\n"
+     "s_cmp_lg_u32 s5, 0\ns_cbranch_scc1 65532\ns_sub_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 0\n"
+     "s_cbranch_scc1 65528",
+     1 + 3 * 3 + 6 * 3},
+    // The rest of a round is skipped by some lanes: both ways meet again.
+    {"divergent", "gfx90a",
+     "s_mov_b32 s4, 2\nv_cmp_ne_u32 vcc, 0, v0\ns_cbranch_vccz 1\nv_add_u32 v0, v0, v1\n"
+     "s_sub_u32 s4, s4, 1\ns_cmp_lg_u32 s4, 0\ns_cbranch_scc1 65530",
+     1 + 2 * 5},
+};
+
+// What runs is what would have run: all rounds, in order, and no more.
+TEST(ProbeBody, LoopsAreWrittenOut) {
+  for (const Rounds& rounds : kRounds) {
+    SCOPED_TRACE(rounds.name);
+    const auto isa = MakeIsa(rounds.processor);
+    const BodyReading read = ReadLines(std::string(rounds.lines) + "\n" + kReturn, *isa);
+    ASSERT_TRUE(read.ok()) << read.refusals.front().detail;
+    EXPECT_EQ(read.body.instructions.size(), rounds.instructions + 1);
+    for (const Instruction& in : read.body.instructions) {
+      EXPECT_GT(in.target_offset.value_or(INT64_MAX), static_cast<int64_t>(in.offset));
+    }
   }
 }
 

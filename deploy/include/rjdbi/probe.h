@@ -9,7 +9,8 @@
  *
  * HIP and OpenCL C; needs no other header and no device library. A probe takes 32
  * and 64-bit arguments, at most 31 words, and returns nothing. It has no stack, no
- * LDS, no loop, and after inlining calls nothing: everything here is inlined.
+ * LDS, no loop but uniform ones from a constant to a constant, and after inlining calls
+ * nothing: everything here is inlined.
  */
 #ifndef RJDBI_PROBE_H_
 #define RJDBI_PROBE_H_
