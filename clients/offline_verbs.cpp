@@ -14,6 +14,7 @@
 #include "contract/address_map.h"
 #include "contract/admission.h"
 #include "contract/catalogue.h"
+#include "contract/decisions.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
 #include "contract/patch_record.h"
@@ -370,7 +371,7 @@ int Admit(const Context& context, const AdmitOptions& options) {
   const contract::Admission admission =
       contract::Admit(AsBytes(*bytes), attachments, policy, *rewriter);
   if (context.out.json()) {
-    context.out.Json(admission.record);
+    context.out.Json(contract::Expanded(admission.record));
   } else {
     context.out.Print(
         contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));

@@ -15,6 +15,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "contract/budget.h"
 #include "contract/catalogue.h"
@@ -31,6 +32,7 @@
 #include "contract/text.h"
 #include "contract/user_probe.h"
 #include "contract/validate.h"
+#include "contract/verdicts.h"
 #include "patch/analysis/equal_counts.h"
 #include "patch/analysis/selector.h"
 #include "proto/rjdbi/telemetry_ring.h"
@@ -174,12 +176,18 @@ struct KernelChoice {
   std::optional<uint64_t> code_bytes;  // once it is emitted
 };
 
-// A decision on its way: the record's index, and where its plan applies.
+// A verdict on its way: its number, and where its plan applies.
 struct Candidate {
-  size_t decision = 0;
+  size_t verdict = 0;
   size_t asked = 0;
   const KernelAnalysis* kernel = nullptr;
   uint32_t instruction = 0;
+};
+
+// What was found out about an inference before.
+struct KnownInference {
+  uint32_t effects = 0;                // in the table
+  const BuiltinProbe* kept = nullptr;  // the probe whose manifest it keeps to
 };
 
 class Engine {
@@ -203,24 +211,26 @@ class Engine {
   void JudgeKernel(size_t index);
   void PlanEntry(const KernelAnalysis& kernel);
   std::vector<SitePlan> Entries() const;
+  const std::vector<SitePlan>& Emitted() const {
+    return with_entries_.empty() ? plans_ : with_entries_;
+  }
   void ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted);
   const KernelAnalysis* Analyse(size_t index);
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
-  void JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset);
-  void JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel, const patch::Refusal& refusal);
-  bool RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, v1::Decision* d);
-  void TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, const v1::Decision& d);
+  void JudgeMissing(const KernelAnalysis& kernel, uint64_t offset);
+  void JudgeUnanswerable(const patch::Refusal& refusal);
+  bool RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, Verdict& v);
+  void TakeSite(const Asked& a, uint32_t i, const Verdict& v);
   void JudgeRegion(size_t asked, const KernelAnalysis& kernel, absl::Span<const uint32_t> sites);
-  size_t AddDecision(size_t asked, const KernelAnalysis& kernel, uint32_t i);
-  bool JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, size_t decision);
-  std::optional<SitePlan> PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
-                                   v1::Decision* d);
+  size_t AddVerdict(const Asked& a, const KernelAnalysis& kernel, uint32_t i);
+  bool JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, size_t verdict);
+  std::optional<SitePlan> PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i, Verdict& v);
   // What of the telemetry buffer a site has.
   struct Place {
     uint32_t counter = 0, record_site = 0;
   };
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                    const Place& place, v1::Decision* d);
+                    const Place& place, Verdict& v);
   uint32_t LeastJumps(const KernelAnalysis& kernel) const {
     const bool clone = choices_.at(kernel.kernel_index()).placement == patch::Placement::kClone;
     return clone ? 0 : kLeastJumps;
@@ -230,12 +240,12 @@ class Engine {
   // What the limit on lost occupancy leaves of a kernel's growth.
   static Headroom RoomToGrow(const Asked& a, const KernelAnalysis& kernel);
   static v1::Violation OverRegisters(const Asked& a, const KernelAnalysis& kernel,
-                                     const patch::Refusal& refusal, const v1::Location& site);
-  bool HoldsPlace(const Asked& a, const v1::Decision& d, const Place& place) const;
-  void TakePlace(const Asked& a, const Place& place, v1::Decision* d);
-  bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
-  void SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
-  void Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d);
+                                     const patch::Refusal& refusal);
+  bool HoldsPlace(const Asked& a, const Verdict& v, const Place& place) const;
+  void TakePlace(const Asked& a, const Place& place, Verdict& v);
+  bool JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan, Verdict& v);
+  void SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, Verdict& v);
+  void Degrade(const KernelAnalysis& kernel, const SitePlan& plan, Verdict& v);
   void EmitAndValidate();
   bool Renumber();
   bool GiveUpClones(const patch::RewriteResult& result);
@@ -250,16 +260,15 @@ class Engine {
   void FollowCounters();
   void RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
                  const std::string& message);
-  void Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation);
+  void Refuse(Verdict& v, v1::Outcome outcome, v1::Violation violation);
   void RefuseCandidate(Candidate& c, v1::Outcome outcome, v1::Violation violation);
   void Drop(const std::set<size_t>& candidates);
   void Cover();
+  void CoverGroup(const VerdictTable::Group& group, uint64_t looked_at);
   void CoverNothing(const Asked& a);
   void CoverPlacement(size_t kernel, v1::Coverage& coverage);
   v1::AdmissionRecord& record() { return out_.record; }
-  v1::Decision* decision(const Candidate& c) {
-    return record().mutable_decisions(static_cast<int>(c.decision));
-  }
+  Verdict& verdict(const Candidate& c) { return verdicts_[c.verdict]; }
   static patch::Position PositionOf(const Asked& a) {
     return contract::PositionOf(a.attachment->spec().position());
   }
@@ -303,31 +312,29 @@ class Engine {
   std::map<size_t, KernelChoice> choices_;
   std::map<size_t, patch::EntryPlan> entries_;  // by kernel index
   std::vector<Candidate> candidates_;
-  std::vector<SitePlan> plans_;    // parallel to candidates
-  std::vector<SitePlan> emitted_;  // those of kernels' entries, then plans_
+  std::vector<SitePlan> plans_;  // parallel to candidates
+  // Those of kernels' entries, then plans_; empty if there are no entries.
+  std::vector<SitePlan> with_entries_;
   uint32_t next_counter_ = 0, next_record_site_ = 0;
   // Until the number of counters is known the ring is far behind them.
   uint64_t ring_offset_ = uint64_t{1} << 30;
   bool replan_records_ = false;  // what they rest on is gone
-  // Decisions whose instruction is counted by the probe of another decision.
+  // Verdicts whose instruction is counted by the probe of another one.
   struct Follower {
-    size_t decision, counted_by;
+    size_t verdict, counted_by;
   };
   std::vector<Follower> followers_;
-  struct CoverageKey {
-    size_t kernel, asked;
-    bool operator<(const CoverageKey& o) const {
-      return std::tie(kernel, asked) < std::tie(o.kernel, o.asked);
-    }
-  };
   // What the probes of several attachments at one site come to.
   struct SiteUse {
     SharedSite event;
     std::map<Sequence, uint32_t> sequence_of;  // instructions
   };
-  std::map<std::pair<size_t, uint32_t>, SiteUse> sites_;  // by kernel and instruction
-  std::map<CoverageKey, uint64_t> looked_at_;             // instructions of the kernel
-  std::vector<CoverageKey> decision_keys_;                // parallel to decisions
+  // By instruction, of a kernel that several attachments want, while it is judged.
+  std::map<uint32_t, SiteUse> sites_;
+  bool shared_ = false;  // the kernel is one
+  VerdictTable verdicts_;
+  std::vector<uint64_t> looked_at_;  // instructions of the kernel; by the groups of verdicts
+  absl::flat_hash_map<uint64_t, KnownInference> known_inferences_;
   Admission out_;
 };
 
@@ -503,13 +510,16 @@ void Engine::JudgeKernel(size_t index) {
     PlanEntry(*kernel);
   }
   bool planned = false;
+  shared_ = wanted.size() > 1;
   for (size_t i : wanted) {
-    looked_at_[{index, i}] = kernel != nullptr ? kernel->instructions().size() : 0;
+    verdicts_.Begin(index, i);
+    looked_at_.push_back(kernel != nullptr ? kernel->instructions().size() : 0);
     if (kernel == nullptr) continue;
     const size_t before = candidates_.size();
     JudgeAttachment(i, *kernel);
     planned |= candidates_.size() > before;
   }
+  sites_.clear();
   // Keep what plans and their emission need.
   if (kernel != nullptr) kernel->ReleaseSets();
   if (!planned) analyses_.erase(index);
@@ -570,52 +580,41 @@ void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
     }
   } else {
     for (uint32_t i : selection.instructions) {
-      JudgeSite(asked, kernel, i, AddDecision(asked, kernel, i));
+      JudgeSite(asked, kernel, i, AddVerdict(a, kernel, i));
     }
   }
   for (uint64_t offset : selection.missing_offsets) {
-    decision_keys_.push_back({kernel.kernel_index(), asked});
-    JudgeMissing(a, kernel, offset);
+    JudgeMissing(kernel, offset);
   }
   for (const patch::Refusal& refusal : selection.refusals) {
-    decision_keys_.push_back({kernel.kernel_index(), asked});
-    JudgeUnanswerable(a, kernel, refusal);
+    JudgeUnanswerable(refusal);
   }
 }
 
-void Engine::Refuse(v1::Decision* d, v1::Outcome outcome, v1::Violation violation) {
-  d->set_outcome(outcome);
-  d->clear_counter_index();
-  d->clear_counter_count();
-  d->clear_record_layout();
-  d->clear_degradations();
-  *d->add_violations() = std::move(violation);
+// A violation without a place of its own is at the site.
+void Engine::Refuse(Verdict& v, v1::Outcome outcome, v1::Violation violation) {
+  v.outcome = outcome;
+  v.counter = v.counter_count = v.layout = v.record_site = v.degradations = 0;
+  verdicts_.AddViolation(v, std::move(violation));
 }
 
-void Engine::JudgeMissing(Asked& a, const KernelAnalysis& kernel, uint64_t offset) {
-  v1::Decision* d = record().add_decisions();
-  d->set_attachment_id(a.attachment->id());
-  v1::Location* l = d->mutable_site()->mutable_location();
-  l->set_kernel(kernel.kernel().name);
-  l->set_kernel_offset(offset);
-  l->set_code_object_vaddr(kernel.kernel().entry_vaddr + offset);
-  d->mutable_site()->set_immovable_constraint_id(std::string(id::kNoInstruction));
-  Refuse(d, v1::UNSUPPORTED_SITE,
+void Engine::JudgeMissing(const KernelAnalysis& kernel, uint64_t offset) {
+  Verdict v;
+  v.kernel_offset = offset;
+  v.site.immovable = Find(id::kNoInstruction);
+  Refuse(v, v1::UNSUPPORTED_SITE,
          NoInstructionAt(kernel, offset)
              .value_or(MakeViolation(id::kNoInstruction, StrCat("offset 0x", absl::Hex(offset)),
-                                     "an instruction's start", *l)));
+                                     "an instruction's start", {})));
+  verdicts_.Add(v);
 }
 
 // The selector asks what the object does not say: one refusal for the kernel.
-void Engine::JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel,
-                               const patch::Refusal& refusal) {
-  v1::Decision* d = record().add_decisions();
-  d->set_attachment_id(a.attachment->id());
-  v1::Location* l = d->mutable_site()->mutable_location();
-  l->set_kernel(kernel.kernel().name);
-  l->set_code_object_vaddr(kernel.kernel().entry_vaddr);
-  d->mutable_site()->set_immovable_constraint_id(std::string(ForReason(refusal.reason).id));
-  Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(refusal, *l));
+void Engine::JudgeUnanswerable(const patch::Refusal& refusal) {
+  Verdict v;
+  v.site.immovable = &ForReason(refusal.reason);
+  Refuse(v, v1::UNSUPPORTED_SITE, MakeViolation(refusal, {}));
+  verdicts_.Add(v);
 }
 
 // Every wavefront executes these instructions equally often: the first that can
@@ -623,8 +622,8 @@ void Engine::JudgeUnanswerable(Asked& a, const KernelAnalysis& kernel,
 // last. If none can, each has its own refusal.
 void Engine::JudgeRegion(size_t asked, const KernelAnalysis& kernel,
                          absl::Span<const uint32_t> sites) {
-  std::vector<std::pair<uint32_t, size_t>> trials;  // instruction, decision
-  for (uint32_t i : sites) trials.emplace_back(i, AddDecision(asked, kernel, i));
+  std::vector<std::pair<uint32_t, size_t>> trials;  // instruction, verdict
+  for (uint32_t i : sites) trials.emplace_back(i, AddVerdict(asked_[asked], kernel, i));
   const std::pair<size_t, size_t> range = {trials.front().second, trials.back().second};
   std::stable_partition(trials.begin(), trials.end(),
                         [&](const auto& t) { return !kernel.SplittableClause(t.first); });
@@ -632,83 +631,82 @@ void Engine::JudgeRegion(size_t asked, const KernelAnalysis& kernel,
     return JudgeSite(asked, kernel, t.first, t.second);
   });
   if (counting == trials.end()) return;
-  for (size_t d = range.first; d <= range.second; ++d) {
-    if (d != counting->second) followers_.push_back({d, counting->second});
+  for (size_t v = range.first; v <= range.second; ++v) {
+    if (v != counting->second) followers_.push_back({v, counting->second});
   }
 }
 
 // Whatever became of the probe that counts for them became of them.
 void Engine::FollowCounters() {
+  auto group = verdicts_.groups().begin();
   for (const Follower& follower : followers_) {
-    v1::Decision* d = record().mutable_decisions(static_cast<int>(follower.decision));
-    const v1::Decision& by = record().decisions(static_cast<int>(follower.counted_by));
-    d->set_outcome(by.outcome());
-    *d->mutable_violations() = by.violations();
-    *d->mutable_degradations() = by.degradations();
-    d->clear_delta();
-    d->clear_effects();
-    if (!by.has_counter_index()) continue;
-    d->set_counter_index(by.counter_index());
-    d->set_placement(by.placement());
-    d->set_counted_at(by.site().location().kernel_offset());
+    while (follower.verdict >= group->end) ++group;
+    Verdict& v = verdicts_[follower.verdict];
+    const Verdict& by = verdicts_[follower.counted_by];
+    v.outcome = by.outcome;
+    verdicts_.CopyViolations(by, object_->kernels()[group->kernel], v);
+    v.degradations = by.degradations;
+    v.delta = v.effects = 0;
+    if (by.counter == 0) continue;
+    v.counter = by.counter;
+    v.placement = by.placement;
+    v.counted_at = static_cast<uint32_t>(by.kernel_offset) + 1;
   }
 }
 
-size_t Engine::AddDecision(size_t asked, const KernelAnalysis& kernel, uint32_t i) {
-  decision_keys_.push_back({kernel.kernel_index(), asked});
-  v1::Decision* d = record().add_decisions();
-  d->set_attachment_id(asked_[asked].attachment->id());
-  *d->mutable_site() = MakeSite(kernel, i, PositionOf(asked_[asked]));
-  return static_cast<size_t>(record().decisions_size()) - 1;
+size_t Engine::AddVerdict(const Asked& a, const KernelAnalysis& kernel, uint32_t i) {
+  Verdict v;
+  v.kernel_offset = kernel.instructions().OffsetOf(i);
+  v.instruction = verdicts_.Text(kernel, i);
+  v.site = FactsOfSite(kernel, i, PositionOf(a));
+  return verdicts_.Add(v);
 }
 
 // True: the site is a candidate.
 bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, size_t index) {
   Asked& a = asked_[asked];
-  v1::Decision* d = record().mutable_decisions(static_cast<int>(index));
+  Verdict& v = verdicts_[index];
   if (!a.refusals.empty()) {
-    for (const v1::Violation& v : a.refusals) {
-      v1::Violation here = v;
-      const uint32_t line = v.location().manifest_line();
-      *here.mutable_location() = d->site().location();
+    for (v1::Violation here : a.refusals) {
+      const uint32_t line = here.location().manifest_line();
+      here.mutable_location()->Clear();
       here.mutable_location()->set_manifest_line(line);
-      Refuse(d, v1::REJECTED_EFFECT, std::move(here));
+      Refuse(v, v1::REJECTED_EFFECT, std::move(here));
     }
     return false;
   }
   const KernelChoice& choice = choices_[kernel.kernel_index()];
   if (a.placement == v1::CLONE && choice.not_cloned) {
-    Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, d->site().location()));
+    Refuse(v, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, {}));
     return false;
   }
   if (a.file) {
     if (auto* unfit = std::get_if<v1::Violation>(&BodyFor(a, kernel))) {
-      v1::Violation v = *unfit;
-      const v1::Location in_probe = v.location();
-      *v.mutable_location() = d->site().location();
-      v.mutable_location()->MergeFrom(in_probe);
-      Refuse(d, v1::UNSUPPORTED_SITE, std::move(v));
+      v1::Violation why = *unfit;
+      v1::Location& where = *why.mutable_location();
+      if (where.instruction().empty()) where.set_instruction(verdicts_.text(v));
+      Refuse(v, v1::UNSUPPORTED_SITE, std::move(why));
       return false;
     }
   }
-  if (!RoomAtSite(a, kernel, i, d)) return false;
+  if (!RoomAtSite(a, kernel, i, v)) return false;
   if (WritesRecords(a) && next_record_site_ >= RJDBI_RECORD_MOST_SITES) {
-    Refuse(d, v1::UNSUPPORTED_SITE,
+    Refuse(v, v1::UNSUPPORTED_SITE,
            MakeViolation(ForReason(Reason::kTooManyRecordSites).id,
                          StrCat(uint64_t{next_record_site_} + 1, " sites"),
-                         StrCat(RJDBI_RECORD_MOST_SITES, " sites"), d->site().location()));
+                         StrCat(RJDBI_RECORD_MOST_SITES, " sites"), {}));
     return false;
   }
-  std::optional<SitePlan> plan = PlanSite(a, kernel, i, d);
+  std::optional<SitePlan> plan = PlanSite(a, kernel, i, v);
   if (!plan) return false;
   const Place place{next_counter_, next_record_site_};
-  if (!JudgeEffects(a, kernel, *plan, place, d)) return false;
-  if (!JudgeBudgets(a, kernel, *plan, d)) return false;
-  TakeSite(a, kernel, i, *d);
-  Degrade(kernel, *plan, d);
+  if (!JudgeEffects(a, kernel, *plan, place, v)) return false;
+  if (!JudgeBudgets(a, kernel, *plan, v)) return false;
+  TakeSite(a, i, v);
+  Degrade(kernel, *plan, v);
   next_counter_ += Words(a);
   if (WritesRecords(a)) ++next_record_site_;
-  TakePlace(a, place, d);
+  TakePlace(a, place, v);
   candidates_.push_back({index, asked, &kernel, i});
   plans_.push_back(*std::move(plan));
   return true;
@@ -716,33 +714,34 @@ bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, s
 
 // A site that is full for a probe is full for the same probe of a later attachment:
 // nothing needs to be planned to know that.
-bool Engine::RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, v1::Decision* d) {
-  const auto found = sites_.find({kernel.kernel_index(), i});
+bool Engine::RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, Verdict& v) {
+  const auto found = sites_.find(i);
   if (found == sites_.end()) return true;
   const auto known = found->second.sequence_of.find(SequenceKey(a));
   if (known == found->second.sequence_of.end()) return true;
-  auto v = found->second.event.Check(known->second, LeastJumps(kernel), a.budget.instructions,
-                                     d->site().location());
-  if (v) Refuse(d, v1::OVER_BUDGET, *std::move(v));
-  return !v;
+  auto full =
+      found->second.event.Check(known->second, LeastJumps(kernel), a.budget.instructions, {});
+  if (full) Refuse(v, v1::OVER_BUDGET, *std::move(full));
+  return !full;
 }
 
-void Engine::TakeSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i,
-                      const v1::Decision& d) {
-  SiteUse& use = sites_[{kernel.kernel_index(), i}];
-  use.event.Take(d.effects().instructions(), a.budget.instructions, a.attachment->id());
-  use.sequence_of[SequenceKey(a)] = d.effects().instructions();
+void Engine::TakeSite(const Asked& a, uint32_t i, const Verdict& v) {
+  if (!shared_) return;
+  const uint32_t own = verdicts_.effects(v).instructions();
+  SiteUse& use = sites_[i];
+  use.event.Take(own, a.budget.instructions, a.attachment->id());
+  use.sequence_of[SequenceKey(a)] = own;
 }
 
-void Engine::TakePlace(const Asked& a, const Place& place, v1::Decision* d) {
-  if (Words(a) > 0) d->set_counter_index(place.counter);
-  if (Words(a) > 1) d->set_counter_count(Words(a));
-  if (WritesRecords(a)) d->mutable_record_layout()->set_site(place.record_site);
+void Engine::TakePlace(const Asked& a, const Place& place, Verdict& v) {
+  if (Words(a) > 0) v.counter = place.counter + 1;
+  if (Words(a) > 1) v.counter_count = Words(a);
+  if (WritesRecords(a)) v.record_site = place.record_site;
 }
 
-bool Engine::HoldsPlace(const Asked& a, const v1::Decision& d, const Place& place) const {
-  return d.counter_index() == place.counter &&
-         (!WritesRecords(a) || d.record_layout().site() == place.record_site);
+bool Engine::HoldsPlace(const Asked& a, const Verdict& v, const Place& place) const {
+  return v.counter == place.counter + 1 &&
+         (!WritesRecords(a) || v.record_site == place.record_site);
 }
 
 patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel,
@@ -783,36 +782,36 @@ Headroom Engine::RoomToGrow(const Asked& a, const KernelAnalysis& kernel) {
 
 // The rewriter knows the number; whose limit it was is known here.
 v1::Violation Engine::OverRegisters(const Asked& a, const KernelAnalysis& kernel,
-                                    const patch::Refusal& refusal, const v1::Location& site) {
+                                    const patch::Refusal& refusal) {
   const bool sgpr = refusal.reason == Reason::kSgprBudget;
   const Limit& limit = sgpr ? a.budget.sgpr : a.budget.vgpr;
   const std::string_view unit = sgpr ? "SGPRs" : "VGPRs";
   const Headroom room = RoomToGrow(a, kernel);
   const uint32_t growth = sgpr ? room.sgprs : room.vgprs;
-  v1::Violation v = MakeViolation(refusal, site);
+  v1::Violation v = MakeViolation(refusal, {});
   if (growth >= limit.value) {
     v.set_limit(LimitText(limit, unit));
     return v;
   }
   const Limit& loss = a.budget.occupancy_loss;
-  return MakeViolation(id::kOccupancyBudget, refusal.observed, StrCat(growth, " ", unit), site,
+  return MakeViolation(id::kOccupancyBudget, refusal.observed, StrCat(growth, " ", unit), {},
                        StrCat("the probe needs ", refusal.observed, "; the kernel can grow by ",
                               growth, " before it loses more than ", loss.value,
                               " wavefronts per SIMD, which ", loss.source, " allows"));
 }
 
 std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel, uint32_t i,
-                                         v1::Decision* d) {
+                                         Verdict& v) {
   const bool clone = choices_[kernel.kernel_index()].placement == patch::Placement::kClone;
   if (auto impossible =
           clone ? kernel.NotInsertable(i, PositionOf(a)) : kernel.Immovable(i, PositionOf(a))) {
-    Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*impossible, d->site().location()));
+    Refuse(v, v1::UNSUPPORTED_SITE, MakeViolation(*impossible, {}));
     return std::nullopt;
   }
   if (a.probe->manifest.Declares(v1::CALLS)) {
     const auto max_delta = static_cast<uint32_t>(std::min<uint64_t>(a.budget.sgpr.value, 1024));
     if (auto refusal = LinkPairUnavailable(kernel, i, max_delta, PositionOf(a))) {
-      Refuse(d, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, d->site().location()));
+      Refuse(v, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, {}));
       return std::nullopt;
     }
   }
@@ -820,17 +819,17 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
   if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
   const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
   const bool over = refusal.reason == Reason::kSgprBudget || refusal.reason == Reason::kVgprBudget;
-  Refuse(d, over ? v1::OVER_BUDGET : v1::UNSUPPORTED_SITE,
-         over ? OverRegisters(a, kernel, refusal, d->site().location())
-              : MakeViolation(refusal, d->site().location()));
+  Refuse(v, over ? v1::OVER_BUDGET : v1::UNSUPPORTED_SITE,
+         over ? OverRegisters(a, kernel, refusal) : MakeViolation(refusal, {}));
   return std::nullopt;
 }
 
 bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                          const Place& place, v1::Decision* d) {
+                          const Place& place, Verdict& v) {
   InferenceInput input;
   input.sequence = plan.sequence;
-  input.fixups = plan.fixups;
+  const std::vector<patch::WordFixup> fixups(plan.fixups.begin(), plan.fixups.end());
+  input.fixups = fixups;
   input.live = kernel.LiveAt(plan.instruction, PositionOf(a));
   input.pending = kernel.PendingAt(plan.instruction, PositionOf(a));
   // What the instruction reads, but for what it overwrites, has arrived when it
@@ -846,101 +845,120 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
     input.ring_half_bytes = policy_.ring_half_bytes;
   }
   const Inference& inference = inferences_.Infer(input, kernel.isa());
-  std::vector<v1::Violation> broken =
-      CheckManifest(inference, a.probe->manifest, d->site().location());
-  *d->mutable_effects() = inference.effects;
-  if (plan.record) *d->mutable_record_layout() = LayoutOf(*plan.record);
-  for (v1::Violation& v : broken) Refuse(d, v1::REJECTED_EFFECT, std::move(v));
+  KnownInference& known = known_inferences_[inference.serial];
+  if (known.effects == 0) known.effects = verdicts_.Effects(inference.effects);
+  v.effects = known.effects;
+  v.layout = plan.record ? verdicts_.Layout(LayoutOf(*plan.record)) : 0;
+  if (known.kept == a.probe) return true;
+  std::vector<v1::Violation> broken = CheckManifest(inference, a.probe->manifest, {});
+  for (v1::Violation& b : broken) Refuse(v, v1::REJECTED_EFFECT, std::move(b));
+  if (broken.empty()) known.kept = a.probe;
   return broken.empty();
 }
 
-void Engine::SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d) {
+void Engine::SetDelta(const KernelAnalysis& kernel, const SitePlan& plan, Verdict& v) {
   const patch::Generation& g = kernel.isa().generation();
   Shape shape = KernelShape(g, kernel.kernel());
-  v1::ResourceDelta* delta = d->mutable_delta();
+  v1::ResourceDelta delta;
+  const v1::InferredEffects& effects = verdicts_.effects(v);
   const auto entry = entries_.find(kernel.kernel_index());
   const bool kept = plan.probe == patch::Probe::kTraceExec && entry != entries_.end();
-  delta->set_sgpr(kept ? std::max(plan.sgpr_delta, entry->second.plan.sgpr_delta)
-                       : plan.sgpr_delta);
-  delta->set_vgpr(plan.vgpr_delta);
+  delta.set_sgpr(kept ? std::max(plan.sgpr_delta, entry->second.plan.sgpr_delta) : plan.sgpr_delta);
+  delta.set_vgpr(plan.vgpr_delta);
   // At least the jumps, whatever the plan says.
-  delta->set_injected_instructions(
-      std::max(plan.injected_instructions, d->effects().instructions() + LeastJumps(kernel)));
-  delta->set_telemetry_bytes_per_event(
-      std::max(d->effects().telemetry_bytes(), d->record_layout().bytes()));
-  delta->set_code_bytes(static_cast<int64_t>(plan.sequence.size()));
-  delta->set_occupancy_waves_before(WavesPerSimd(g, shape));
+  delta.set_injected_instructions(
+      std::max(plan.injected_instructions, effects.instructions() + LeastJumps(kernel)));
+  delta.set_telemetry_bytes_per_event(
+      std::max(effects.telemetry_bytes(), verdicts_.layout(v).bytes()));
+  delta.set_code_bytes(static_cast<int64_t>(plan.sequence.size()));
+  delta.set_occupancy_waves_before(WavesPerSimd(g, shape));
   shape.vgprs += static_cast<uint32_t>(std::max(0, plan.vgpr_delta));
-  if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, delta->sgpr()));
-  delta->set_occupancy_waves_after(WavesPerSimd(g, shape));
+  if (g.sgprs_allocated) shape.sgprs += static_cast<uint32_t>(std::max(0, delta.sgpr()));
+  delta.set_occupancy_waves_after(WavesPerSimd(g, shape));
+  v.delta = verdicts_.Delta(delta);
 }
 
 bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                          v1::Decision* d) {
-  SetDelta(kernel, plan, d);
-  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, d->delta(), d->site().location());
-  const auto shared = sites_.find({kernel.kernel_index(), plan.instruction});
+                          Verdict& v) {
+  SetDelta(kernel, plan, v);
+  const v1::ResourceDelta& delta = verdicts_.delta(v);
+  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, delta, {});
+  const auto shared = sites_.find(plan.instruction);
   if (over.empty() && shared != sites_.end()) {
-    const uint32_t own = d->effects().instructions();
-    if (auto v = shared->second.event.Check(own, d->delta().injected_instructions() - own,
-                                            a.budget.instructions, d->site().location())) {
-      over.push_back(*std::move(v));
+    const uint32_t own = verdicts_.effects(v).instructions();
+    if (auto full = shared->second.event.Check(own, delta.injected_instructions() - own,
+                                               a.budget.instructions, {})) {
+      over.push_back(*std::move(full));
     }
   }
   if (over.empty()) {
-    if (auto v = a.telemetry->Take(d->delta().telemetry_bytes_per_event(), d->site().location())) {
-      over.push_back(*std::move(v));
+    if (auto full = a.telemetry->Take(delta.telemetry_bytes_per_event(), {})) {
+      over.push_back(*std::move(full));
     }
   }
-  for (v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, std::move(v));
+  for (v1::Violation& o : over) Refuse(v, v1::OVER_BUDGET, std::move(o));
   return over.empty();
 }
 
-void Engine::Degrade(const KernelAnalysis& kernel, const SitePlan& plan, v1::Decision* d) {
+// Sets the outcome, too.
+void Engine::Degrade(const KernelAnalysis& kernel, const SitePlan& plan, Verdict& v) {
+  const v1::ResourceDelta& delta = verdicts_.delta(v);
+  const auto& touched = verdicts_.effects(v).memory();
+  const bool unproven_store =
+      plan.probe == patch::Probe::kUser &&
+      std::find(touched.begin(), touched.end(), v1::APPLICATION_MEMORY_WRITE) != touched.end();
+  const bool workgroup_lost =
+      plan.record && plan.probe == patch::Probe::kTraceExec && !plan.record->workgroup_id_known;
+  const bool occupancy_falls = delta.occupancy_waves_after() < delta.occupancy_waves_before();
+  // The validator holds the image to the same clause, so this does not depend on
+  // what the plan says. In a clone both parts stay clauses.
+  const auto clause = plan.placement == patch::Placement::kTrampoline
+                          ? kernel.SplittableClause(plan.instruction)
+                          : std::nullopt;
+  v.outcome = v1::VERIFIED_ATTACH;
+  v.degradations = 0;
+  if (!plan.drains_waits && !unproven_store && !workgroup_lost && !occupancy_falls && !clause) {
+    return;
+  }
+  std::vector<v1::Degradation> all;
   if (plan.drains_waits) {
-    *d->add_degradations() = MakeDegradation(
+    all.push_back(MakeDegradation(
         id::kDrainsWaits,
         plan.record ? "the probe waits for its place in the ring, and so for all vector memory "
                       "operations in flight"
-                    : "the probe waits for loads in flight before it uses their registers");
+                    : "the probe waits for loads in flight before it uses their registers"));
   }
-  const auto& touched = d->effects().memory();
-  if (plan.probe == patch::Probe::kUser &&
-      std::find(touched.begin(), touched.end(), v1::APPLICATION_MEMORY_WRITE) != touched.end()) {
-    *d->add_degradations() = MakeDegradation(
+  if (unproven_store) {
+    all.push_back(MakeDegradation(
         id::kUnprovenStore,
-        "the probe writes memory that is not proven to be its own; its manifest grants that");
+        "the probe writes memory that is not proven to be its own; its manifest grants that"));
   }
-  if (plan.record && plan.probe == patch::Probe::kTraceExec && !plan.record->workgroup_id_known) {
-    *d->add_degradations() =
-        MakeDegradation(id::kWorkgroupUnknown, "the records do not name the wavefront's workgroup");
+  if (workgroup_lost) {
+    all.push_back(MakeDegradation(id::kWorkgroupUnknown,
+                                  "the records do not name the wavefront's workgroup"));
   }
-  const v1::ResourceDelta& delta = d->delta();
-  if (delta.occupancy_waves_after() < delta.occupancy_waves_before()) {
-    *d->add_degradations() =
+  if (occupancy_falls) {
+    all.push_back(
         MakeDegradation(id::kOccupancyFalls,
                         StrCat("the kernel's occupancy falls from ", delta.occupancy_waves_before(),
-                               " to ", delta.occupancy_waves_after(), " wavefronts per SIMD"));
+                               " to ", delta.occupancy_waves_after(), " wavefronts per SIMD")));
   }
-  // The validator holds the image to the same clause, so this does not depend on
-  // what the plan says. In a clone both parts stay clauses.
-  const auto clause = kernel.SplittableClause(plan.instruction);
-  if (clause && plan.placement == patch::Placement::kTrampoline) {
+  if (clause) {
     const patch::Instruction& ins = kernel.instructions()[*clause];
-    *d->add_degradations() = MakeDegradation(
+    all.push_back(MakeDegradation(
         id::kSplitsClause,
         StrCat("the clause of ", uint32_t{ins.clause_length}, " instructions at kernel+0x",
                absl::Hex(ins.offset),
-               " is split: other wavefronts' memory instructions may come between them"));
+               " is split: other wavefronts' memory instructions may come between them")));
   }
-  d->set_outcome(d->degradations().empty() ? v1::VERIFIED_ATTACH
-                                           : v1::ATTACH_WITH_DECLARED_DEGRADATION);
+  v.outcome = v1::ATTACH_WITH_DECLARED_DEGRADATION;
+  v.degradations = verdicts_.Degradations(all);
 }
 
 // ---- Emission ------------------------------------------------------------------------
 
 void Engine::RefuseCandidate(Candidate& c, v1::Outcome outcome, v1::Violation violation) {
-  Refuse(decision(c), outcome, std::move(violation));
+  Refuse(verdict(c), outcome, std::move(violation));
 }
 
 void Engine::Drop(const std::set<size_t>& gone) {
@@ -961,8 +979,7 @@ void Engine::RefuseAll(std::string_view id, const std::string& observed, const s
                        const std::string& message) {
   *record().add_object_violations() = MakeViolation(id, observed, limit, {}, message);
   for (Candidate& c : candidates_) {
-    RefuseCandidate(c, v1::UNSUPPORTED_SITE,
-                    MakeViolation(id, observed, limit, decision(c)->site().location(), message));
+    RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(id, observed, limit, {}, message));
   }
   candidates_.clear();
   plans_.clear();
@@ -984,19 +1001,18 @@ bool Engine::Renumber() {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& c = candidates_[i];
     Asked& a = asked_[c.asked];
-    v1::Decision* d = decision(c);
+    Verdict& v = verdict(c);
     if (Words(a) == 0) continue;
     const Place place = next;
     next.counter += Words(a);
     if (WritesRecords(a)) ++next.record_site;
-    if (HoldsPlace(a, *d, place) && !(moved && WritesRecords(a))) continue;
+    if (HoldsPlace(a, v, place) && !(moved && WritesRecords(a))) continue;
     auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));
     auto* plan = std::get_if<SitePlan>(&planned);
-    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, place, d)) return false;
+    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, place, v)) return false;
     plans_[i] = std::move(*plan);
-    TakePlace(a, place, d);
-    d->clear_degradations();
-    Degrade(*c.kernel, plans_[i], d);
+    TakePlace(a, place, v);
+    Degrade(*c.kernel, plans_[i], v);
   }
   next_counter_ = next.counter;
   next_record_site_ = next.record_site;
@@ -1009,21 +1025,20 @@ bool Engine::Renumber() {
 bool Engine::ReplanAsTrampoline(size_t candidate) {
   Candidate& c = candidates_[candidate];
   Asked& a = asked_[c.asked];
-  v1::Decision* d = decision(c);
-  const Place place{d->counter_index(), d->record_layout().site()};
+  Verdict& v = verdict(c);
+  const Place place{std::max(v.counter, 1u) - 1, v.record_site};
   auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));
   if (const auto* refusal = std::get_if<patch::Refusal>(&planned)) {
-    RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, d->site().location()));
+    RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, {}));
     return false;
   }
   SitePlan& plan = plans_[candidate] = std::get<SitePlan>(std::move(planned));
-  if (!JudgeEffects(a, *c.kernel, plan, place, d)) return false;
-  SetDelta(*c.kernel, plan, d);
-  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, d->delta(), d->site().location());
-  for (v1::Violation& v : over) Refuse(d, v1::OVER_BUDGET, std::move(v));
+  if (!JudgeEffects(a, *c.kernel, plan, place, v)) return false;
+  SetDelta(*c.kernel, plan, v);
+  std::vector<v1::Violation> over = CheckSiteBudget(a.budget, verdicts_.delta(v), {});
+  for (v1::Violation& o : over) Refuse(v, v1::OVER_BUDGET, std::move(o));
   if (!over.empty()) return false;
-  d->clear_degradations();
-  Degrade(*c.kernel, plan, d);
+  Degrade(*c.kernel, plan, v);
   return true;
 }
 
@@ -1039,8 +1054,7 @@ void Engine::FallBack(const std::map<size_t, patch::Refusal>& kernels) {
     const auto refusal = kernels.find(c.kernel->kernel_index());
     if (refusal == kernels.end()) continue;
     if (asked_[c.asked].placement == v1::CLONE) {
-      RefuseCandidate(c, v1::UNSUPPORTED_SITE,
-                      MakeViolation(refusal->second, decision(c)->site().location()));
+      RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(refusal->second, {}));
       gone.insert(i);
     } else if (!ReplanAsTrampoline(i)) {
       gone.insert(i);
@@ -1109,7 +1123,7 @@ bool Engine::GiveUpForGrowth(int64_t growth) {
     gone.insert(own[n]);
     RefuseCandidate(c, v1::OVER_BUDGET,
                     MakeViolation(id::kCodeGrowthBudget, StrCat(growth, " bytes of code"),
-                                  LimitText(limit, "bytes of code"), decision(c)->site().location(),
+                                  LimitText(limit, "bytes of code"), {},
                                   StrCat("with this site the image would grow by up to ", growth,
                                          " bytes, ", limit.source, " allows ", limit.value)));
   }
@@ -1120,25 +1134,38 @@ bool Engine::GiveUpForGrowth(int64_t growth) {
 // The way to a trampoline may be longer than planned; the validator has counted, for
 // each site as a whole.
 bool Engine::OverInstructions(const std::vector<uint32_t>& executed) {
-  std::map<std::pair<const KernelAnalysis*, uint32_t>, std::vector<size_t>> sites;
+  using Place = std::tuple<size_t, uint32_t, size_t>;  // kernel, instruction, candidate
+  std::vector<Place> places;
+  places.reserve(candidates_.size());
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (executed[i] == 0) continue;
-    decision(candidates_[i])->mutable_delta()->set_injected_instructions(executed[i]);
-    sites[{candidates_[i].kernel, candidates_[i].instruction}].push_back(i);
+    const Candidate& c = candidates_[i];
+    Verdict& v = verdict(c);
+    v1::ResourceDelta delta = verdicts_.delta(v);
+    delta.set_injected_instructions(executed[i]);
+    v.delta = verdicts_.Delta(delta);
+    places.emplace_back(c.kernel->kernel_index(), c.instruction, i);
   }
+  std::sort(places.begin(), places.end());
   std::set<size_t> gone;
-  for (const auto& [site, shared] : sites) {
+  const auto same_site = [&](const Place& a, const Place& b) {
+    return std::get<0>(a) == std::get<0>(b) && std::get<1>(a) == std::get<1>(b);
+  };
+  for (auto begin = places.begin(), end = begin; begin != places.end(); begin = end) {
     uint32_t sequences = 0;
-    for (size_t i : shared) sequences += decision(candidates_[i])->effects().instructions();
-    const uint32_t total = executed[shared.front()];
+    for (; end != places.end() && same_site(*begin, *end); ++end) {
+      sequences += verdicts_.effects(verdict(candidates_[std::get<2>(*end)])).instructions();
+    }
+    const uint32_t total = executed[std::get<2>(*begin)];
     const uint32_t jumps = total - std::min(total, sequences);
     SharedSite event;
-    for (size_t i : shared) {
-      v1::Decision* d = decision(candidates_[i]);
+    for (auto at = begin; at != end; ++at) {
+      const size_t i = std::get<2>(*at);
+      Verdict& v = verdict(candidates_[i]);
       const Asked& a = asked_[candidates_[i].asked];
-      const uint32_t own = d->effects().instructions();
-      if (auto v = event.Check(own, jumps, a.budget.instructions, d->site().location())) {
-        Refuse(d, v1::OVER_BUDGET, *std::move(v));
+      const uint32_t own = verdicts_.effects(v).instructions();
+      if (auto over = event.Check(own, jumps, a.budget.instructions, {})) {
+        Refuse(v, v1::OVER_BUDGET, *std::move(over));
         gone.insert(i);
       } else {
         event.Take(own, a.budget.instructions, a.attachment->id());
@@ -1170,10 +1197,10 @@ void Engine::EmitAndValidate() {
     }
     std::vector<const KernelAnalysis*> kernels;
     for (const auto& [index, analysis] : analyses_) kernels.push_back(analysis.get());
-    emitted_ = Entries();
-    const std::vector<SitePlan>& plans = emitted_;
-    const size_t entries = plans.size();
-    emitted_.insert(emitted_.end(), plans_.begin(), plans_.end());
+    with_entries_ = Entries();
+    const size_t entries = with_entries_.size();
+    if (entries > 0) with_entries_.insert(with_entries_.end(), plans_.begin(), plans_.end());
+    const std::vector<SitePlan>& plans = Emitted();
     auto result = rewriter_.Emit(*object_, kernels, plans);
     if (!result.ok()) {
       const std::string message(result.status().message());
@@ -1191,8 +1218,7 @@ void Engine::EmitAndValidate() {
       }
       Candidate& c = candidates_[site.plan - entries];
       if (!gone.insert(site.plan - entries).second) continue;
-      RefuseCandidate(c, v1::UNSUPPORTED_SITE,
-                      MakeViolation(*site.refusal, decision(c)->site().location()));
+      RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(*site.refusal, {}));
     }
     if (entry_gone) replan_records_ = true;
     if (!gone.empty() || entry_gone) {
@@ -1226,7 +1252,8 @@ v1::Placement PlacementOf(patch::Placement placement) {
 }
 
 PatchFacts Engine::FactsOf(const patch::RewriteResult& result) const {
-  PatchFacts facts{*object_, emitted_, result.sites, result.kernels, {}, {}, {}};
+  const std::vector<SitePlan>& emitted = Emitted();
+  PatchFacts facts{*object_, emitted, result.sites, result.kernels, {}, {}, {}};
   std::map<size_t, uint32_t> numbers;  // of the attachments that have sites
   for (const Candidate& c : candidates_) numbers.emplace(c.asked, 0);
   for (auto& [asked, number] : numbers) {
@@ -1234,9 +1261,9 @@ PatchFacts Engine::FactsOf(const patch::RewriteResult& result) const {
     *facts.attachments.emplace_back().mutable_spec() = asked_[asked].attachment->spec();
   }
   // What a kernel keeps from its entry on belongs to the first attachment that reads it.
-  for (size_t e = 0; e + plans_.size() < emitted_.size(); ++e) {
+  for (size_t e = 0; e + plans_.size() < emitted.size(); ++e) {
     const auto reader = std::find_if(candidates_.begin(), candidates_.end(), [&](const auto& c) {
-      return c.kernel->kernel_index() == emitted_[e].kernel_index &&
+      return c.kernel->kernel_index() == emitted[e].kernel_index &&
              asked_[c.asked].probe->probe == patch::Probe::kTraceExec;
     });
     facts.attachment_of.push_back(numbers.at(reader->asked));
@@ -1256,7 +1283,11 @@ void Engine::Ship(patch::RewriteResult result) {
   v1::PatchRecord patch;
   patch.set_engine_version(EngineVersion());
   patch.set_original_sha256(absl::HexStringToBytes(original_sha256_));
-  const absl::Status added = AddPatchRecord(FactsOf(result), std::move(patch), result.image);
+  const PatchFacts facts = FactsOf(result);
+  // Nothing needs the code any more: what is made now takes its room.
+  analyses_.clear();
+  isas_.clear();
+  const absl::Status added = AddPatchRecord(facts, std::move(patch), result.image);
   if (!added.ok()) {
     const bool large = absl::IsResourceExhausted(added);
     return RefuseAll(large ? id::kObjectTooLarge : id::kEngineFault, std::string(added.message()),
@@ -1267,7 +1298,7 @@ void Engine::Ship(patch::RewriteResult result) {
     choices_[outcome.kernel_index].code_bytes = outcome.code_bytes;
   }
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    decision(candidates_[i])->set_placement(PlacementOf(plans_[i].placement));
+    verdict(candidates_[i]).placement = PlacementOf(plans_[i].placement);
   }
   out_.kernels = std::move(result.kernels);
   out_.patched = std::move(result.image);
@@ -1303,43 +1334,42 @@ void Engine::CoverPlacement(size_t kernel, v1::Coverage& coverage) {
   *placement->mutable_not_cloned() = MakeViolation(*choice.not_cloned, where);
 }
 
-void Engine::Cover() {
-  struct Tally {
-    uint64_t requested = 0, attached = 0, degraded = 0, selected = 0;
-    std::map<std::string, uint64_t> refused, degradations;
-  };
-  std::map<CoverageKey, Tally> tallies;
-  for (const auto& [key, instructions] : looked_at_) tallies[key];
-  for (size_t i = 0; i < decision_keys_.size(); ++i) {
-    Tally& t = tallies[decision_keys_[i]];
-    const v1::Decision& d = record().decisions(static_cast<int>(i));
-    ++t.requested;
-    const bool missing = d.site().instruction_bytes() == 0;
-    if (!missing) ++t.selected;
-    if (d.outcome() == v1::VERIFIED_ATTACH) {
-      ++t.attached;
-    } else if (d.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION) {
-      ++t.degraded;
+void Engine::CoverGroup(const VerdictTable::Group& group, uint64_t looked_at) {
+  uint64_t requested = 0, attached = 0, degraded = 0, selected = 0;
+  std::map<std::string, uint64_t> refused, degradations;
+  for (size_t i = group.begin; i < group.end; ++i) {
+    const Verdict& v = verdicts_[i];
+    ++requested;
+    if (v.site.instruction_bytes != 0) ++selected;
+    if (v.outcome == v1::VERIFIED_ATTACH) {
+      ++attached;
+    } else if (v.outcome == v1::ATTACH_WITH_DECLARED_DEGRADATION) {
+      ++degraded;
       std::set<std::string> ids;
-      for (const v1::Degradation& g : d.degradations()) ids.insert(g.constraint_id());
-      for (const std::string& id : ids) ++t.degradations[id];
+      for (const v1::Degradation& g : verdicts_.degradations(v)) ids.insert(g.constraint_id());
+      for (const std::string& id : ids) ++degradations[id];
     } else {
-      ++t.refused[d.violations_size() > 0 ? d.violations(0).constraint_id()
-                                          : std::string(id::kEngineFault)];
+      const auto& violations = verdicts_.violations(v);
+      ++refused[violations.empty() ? std::string(id::kEngineFault)
+                                   : violations.Get(0).constraint_id()];
     }
   }
-  for (const auto& [key, t] : tallies) {
-    const Asked& a = asked_[key.asked];
-    CoverNothing(a);
-    v1::Coverage* c = record().mutable_coverage(record().coverage_size() - 1);
-    c->set_kernel(object_->kernels()[key.kernel].name);
-    c->set_requested(t.requested);
-    c->set_attached(t.attached);
-    c->set_degraded(t.degraded);
-    CoverPlacement(key.kernel, *c);
-    c->set_not_selected(looked_at_[key] - std::min(looked_at_[key], t.selected));
-    for (const auto& [id, n] : t.refused) CountReason(*c->mutable_refused(), id, n);
-    for (const auto& [id, n] : t.degradations) CountReason(*c->mutable_degradations(), id, n);
+  CoverNothing(asked_[group.attachment]);
+  v1::Coverage* c = record().mutable_coverage(record().coverage_size() - 1);
+  c->set_kernel(object_->kernels()[group.kernel].name);
+  c->set_requested(requested);
+  c->set_attached(attached);
+  c->set_degraded(degraded);
+  CoverPlacement(group.kernel, *c);
+  c->set_not_selected(looked_at - std::min(looked_at, selected));
+  for (const auto& [id, n] : refused) CountReason(*c->mutable_refused(), id, n);
+  for (const auto& [id, n] : degradations) CountReason(*c->mutable_degradations(), id, n);
+}
+
+// Groups come by kernel, then by attachment.
+void Engine::Cover() {
+  for (size_t g = 0; g < verdicts_.groups().size(); ++g) {
+    CoverGroup(verdicts_.groups()[g], looked_at_[g]);
   }
   for (const Asked& a : asked_) {
     if (a.matched) continue;
@@ -1360,6 +1390,11 @@ Admission Engine::Run() {
     FollowCounters();
   }
   Cover();
+  if (verdicts_.size() > 0) {
+    std::vector<std::string> ids;
+    for (const Asked& a : asked_) ids.push_back(a.attachment->id());
+    *record().mutable_table() = verdicts_.Write(object_->kernels(), ids);
+  }
   return std::move(out_);
 }
 

@@ -1552,6 +1552,12 @@ Inference InferEffects(const InferenceInput& input, patch::Isa& isa) {
   return Interpreter(input, isa).Run();
 }
 
+Inference InferenceMemo::Make(const InferenceInput& input, patch::Isa& isa) {
+  Inference made = InferEffects(input, isa);
+  made.serial = ++made_;
+  return made;
+}
+
 // What the analysis says of registers that the sequence never names cannot
 // matter, and neither can which counter it is, as long as the fixups and the
 // probe's part of the buffer move together.
@@ -1561,7 +1567,7 @@ const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& i
                     input.telemetry_begin < kNearCounters &&
                     std::all_of(input.fixups.begin(), input.fixups.end(),
                                 [](const WordFixup& f) { return f.addend < kNearCounters; });
-  if (!near) return last_ = InferEffects(input, isa);
+  if (!near) return last_ = Make(input, isa);
   key_.clear();
   AppendRaw(&key_, &isa);
   AppendRaw(&key_, input.sequence.size());
@@ -1585,7 +1591,7 @@ const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& i
     AppendRaw(&key_, f.high_half);
   }
   if (auto it = known_.find(key_); it != known_.end()) return it->second;
-  Inference made = InferEffects(input, isa);
+  Inference made = Make(input, isa);
   if (made.depends_on_counter) return last_ = std::move(made);
   if (known_.size() >= kMost) {
     known_.clear();

@@ -69,6 +69,8 @@ struct Inference {
   std::vector<Observation> observations;  // in program order
   // Not the same for another counter with the same sequence.
   bool depends_on_counter = false;
+  // From a memo: no other inference that it has made has this number.
+  uint64_t serial = 0;
 };
 
 Inference InferEffects(const InferenceInput& input, patch::Isa& isa);
@@ -81,11 +83,14 @@ class InferenceMemo {
   const Inference& Infer(const InferenceInput& input, patch::Isa& isa);
 
  private:
+  Inference Make(const InferenceInput& input, patch::Isa& isa);
+
   static constexpr size_t kMost = 4096;
   std::unordered_map<std::string, patch::RegisterSet> named_;  // by Isa and bytes
   std::unordered_map<std::string, Inference> known_;
   std::string key_;
   Inference last_;
+  uint64_t made_ = 0;
 };
 
 // Everything inferred that the manifest does not declare. `site` is the place in

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
+#include "contract/decisions.h"
 #include "contract/occupancy.h"
 #include "contract/render.h"
 #include "contract/text.h"
@@ -88,10 +89,11 @@ void PerturbationTally::Add(const std::string& probe, absl::Span<const uint8_t> 
   Row& row = rows_[{probe, ProcessorOf(record)}];
   v1::Perturbation& sums = row.sums;
   if (record.object_violations_size() > 0) sums.set_objects_refused(sums.objects_refused() + 1);
-  if (record.decisions().empty()) return;
+  const Decisions decisions(record);
+  if (decisions.empty()) return;
   sums.set_objects(sums.objects() + 1);
   std::map<std::string, KernelSites> kernels;
-  for (const v1::Decision& d : record.decisions()) {
+  for (const v1::Decision& d : decisions) {
     KernelSites& kernel = kernels[d.site().location().kernel()];
     sums.set_sites(sums.sites() + 1);
     if (!Attached(d)) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "contract/coverage.h"
+#include "contract/decisions.h"
 #include "contract/demangle.h"
 #include "contract/natural_order.h"
 #include "contract/placement_text.h"
@@ -158,11 +159,11 @@ struct Group {
   std::set<std::string, NaturalOrder> attachments;
 };
 
-using Decisions = google::protobuf::RepeatedPtrField<v1::Decision>;
+using DecisionList = google::protobuf::RepeatedPtrField<v1::Decision>;
 
 // `said` gives what a decision says, "" for one that is left out.
 template <typename Said>
-std::vector<Group> GroupDecisions(const Decisions& decisions, Said said) {
+std::vector<Group> GroupDecisions(const DecisionList& decisions, Said said) {
   std::map<std::string, size_t> by_text;
   std::vector<Group> groups;
   for (const v1::Decision& d : decisions) {
@@ -228,7 +229,7 @@ std::string RenderDegraded(const v1::Decision& d, const RenderOptions& o) {
 
 }  // namespace
 
-std::string RenderRefusals(const Decisions& decisions, const RenderOptions& o) {
+std::string RenderRefusals(const DecisionList& decisions, const RenderOptions& o) {
   std::string out;
   for (const Group& group : GroupDecisions(decisions, Refused)) {
     StrAppend(&out, RenderDecision(*group.first, o), GroupTail(group));
@@ -236,7 +237,7 @@ std::string RenderRefusals(const Decisions& decisions, const RenderOptions& o) {
   return out;
 }
 
-std::string RenderDegradations(const Decisions& decisions, const RenderOptions& o) {
+std::string RenderDegradations(const DecisionList& decisions, const RenderOptions& o) {
   std::string out;
   for (const Group& group : GroupDecisions(decisions, Degraded)) {
     StrAppend(&out, RenderDegraded(*group.first, o), GroupTail(group));
@@ -335,11 +336,17 @@ std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const 
   for (const v1::Violation& v : r.object_violations()) {
     StrAppend(&out, RenderViolation(v, o));
   }
-  if (refused_only) {
-    StrAppend(&out, RenderRefusals(r.decisions(), o));
-  } else {
-    for (const v1::Decision& d : r.decisions()) StrAppend(&out, RenderDecision(d, o));
+  DecisionList refused;
+  for (const DecisionGroup& group : DecisionGroups(r)) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (!refused_only) {
+        StrAppend(&out, RenderDecision(group.At(i), o));
+      } else if (!Attached(group.Form(i).outcome())) {
+        *refused.Add() = group.At(i);
+      }
+    }
   }
+  StrAppend(&out, RenderRefusals(refused, o));
   StrAppend(&out, RenderCoverage(r.coverage(), o));
   return out;
 }

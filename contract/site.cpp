@@ -55,29 +55,47 @@ patch::Position PositionOf(v1::Position position) {
   return position == v1::AFTER ? patch::Position::kAfter : patch::Position::kBefore;
 }
 
-v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position) {
-  const patch::Instruction& ins = kernel.instructions()[i];
+SiteFacts FactsOfSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position) {
+  const patch::Instruction& ins = kernel.instructions().Shared(i);
   // Either placement will do.
-  std::optional<patch::Refusal> immovable = kernel.Immovable(i, position);
-  if (InsertableInClone(kernel, i, position)) immovable.reset();
-  v1::Site site;
-  *site.mutable_location() = MakeLocation(kernel, i);
-  if (position == patch::Position::kAfter) site.set_position(v1::AFTER);
-  site.set_site_class(Classify(ins, immovable));
-  site.set_movable(!immovable.has_value());
-  if (immovable) {
-    site.set_immovable_constraint_id(std::string(ForReason(immovable->reason).id));
-  }
+  std::optional<patch::Refusal> immovable;
+  if (!InsertableInClone(kernel, i, position)) immovable = kernel.Immovable(i, position);
+  SiteFacts site;
+  site.after = position == patch::Position::kAfter;
+  site.site_class = Classify(ins, immovable);
+  site.movable = !immovable.has_value();
+  if (immovable) site.immovable = &ForReason(immovable->reason);
   const auto clause = kernel.SplittableClause(i);
-  if (clause && !immovable) site.set_splits_clause_at(kernel.instructions()[*clause].offset);
-  site.set_instruction_bytes(ins.size);
+  if (clause && !immovable) {
+    site.splits_clause = static_cast<uint32_t>(kernel.instructions().OffsetOf(*clause)) + 1;
+  }
+  site.instruction_bytes = ins.size;
   const patch::RegisterSet taken = kernel.LiveAt(i, position) | kernel.PendingAt(i, position);
   const Allocation a = DescriptorAllocation(kernel.isa().generation(), kernel.kernel().descriptor,
                                             kernel.kernel().wavefront_size);
-  site.set_free_sgprs(CountFree(taken, patch::kSgpr0, a.usable_sgprs));
-  site.set_free_vgprs(CountFree(taken, patch::kVgpr0, a.arch_vgprs));
-  site.set_scc_live(taken.Has(patch::kScc));
-  site.set_vcc_live(taken.HasAny(patch::kVccLo, 2));
+  site.free_sgprs = static_cast<uint16_t>(CountFree(taken, patch::kSgpr0, a.usable_sgprs));
+  site.free_vgprs = static_cast<uint16_t>(CountFree(taken, patch::kVgpr0, a.arch_vgprs));
+  site.scc_live = taken.Has(patch::kScc);
+  site.vcc_live = taken.HasAny(patch::kVccLo, 2);
+  return site;
+}
+
+v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position) {
+  const SiteFacts facts = FactsOfSite(kernel, i, position);
+  v1::Site site;
+  *site.mutable_location() = MakeLocation(kernel, i);
+  if (facts.after) site.set_position(v1::AFTER);
+  site.set_site_class(facts.site_class);
+  site.set_movable(facts.movable);
+  if (facts.immovable != nullptr) {
+    site.set_immovable_constraint_id(std::string(facts.immovable->id));
+  }
+  if (facts.splits_clause != 0) site.set_splits_clause_at(facts.splits_clause - 1);
+  site.set_instruction_bytes(facts.instruction_bytes);
+  site.set_free_sgprs(facts.free_sgprs);
+  site.set_free_vgprs(facts.free_vgprs);
+  site.set_scc_live(facts.scc_live);
+  site.set_vcc_live(facts.vcc_live);
   return site;
 }
 

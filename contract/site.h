@@ -6,11 +6,24 @@
 #include <optional>
 #include <string>
 
+#include "contract/catalogue.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/analysis/site_capability.h"
 #include "rjdbi/v1/contract.pb.h"
 
 namespace rjdbi::contract {
+
+// What MakeSite says besides the place.
+struct SiteFacts {
+  const CatalogueEntry* immovable = nullptr;  // why it is not movable
+  uint32_t splits_clause = 0;                 // kernel offset of the s_clause plus 1; 0: none
+  uint16_t free_sgprs = 0, free_vgprs = 0;
+  v1::SiteClass site_class = v1::SITE_CLASS_UNSPECIFIED;
+  uint8_t instruction_bytes = 0;
+  bool movable = false, scc_live = false, vcc_live = false;
+  bool after = false;  // position
+};
+SiteFacts FactsOfSite(const patch::KernelAnalysis& kernel, uint32_t i, patch::Position position);
 
 // Kernel, offset, address and disassembly of instruction i.
 v1::Location MakeLocation(const patch::KernelAnalysis& kernel, uint32_t i);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "contract/longest_path.h"
 #include "contract/occupancy.h"
@@ -143,6 +144,8 @@ class Validator {
   std::vector<ByteRange> allowed_;  // file ranges of the original that may differ
   std::vector<WordFixup> expected_fixups_;
   std::map<std::pair<patch::Isa*, std::string_view>, SequenceFacts> sequences_;  // of plans_
+  // Plans share their code, which does not move while this works.
+  absl::flat_hash_map<std::pair<patch::Isa*, const uint8_t*>, const SequenceFacts*> by_place_;
   std::unordered_map<const KernelAnalysis*, bool> matrix_;  // kernels looked at
   std::set<size_t> touched_kernels_;
   std::unordered_map<const KernelAnalysis*, std::vector<uint32_t>> clauses_;  // every s_clause
@@ -465,8 +468,11 @@ void Validator::CheckDisplaced(const SiteGroup& group, uint64_t at, uint32_t* ex
 
 const Validator::SequenceFacts& Validator::FactsOf(patch::Isa& isa,
                                                    const std::vector<uint8_t>& sequence) {
+  const SequenceFacts*& same = by_place_[{&isa, sequence.data()}];
+  if (same != nullptr) return *same;
   std::string_view bytes(reinterpret_cast<const char*>(sequence.data()), sequence.size());
   const auto [it, fresh] = sequences_.try_emplace({&isa, bytes});
+  same = &it->second;
   if (!fresh) return it->second;
   SequenceFacts& facts = it->second;
   for (uint64_t offset = 0; offset < sequence.size();) {

@@ -87,7 +87,7 @@ class Prover {
     return false;
   }
   uint64_t OriginalVaddr(uint32_t i) const {
-    return kernel_.kernel().entry_vaddr + instructions_[i].offset;
+    return kernel_.kernel().entry_vaddr + instructions_.OffsetOf(i);
   }
   uint32_t OriginalWord(uint64_t offset) const {
     uint32_t word = 0;
@@ -109,10 +109,12 @@ class Prover {
   bool Preconditions() {
     uint64_t at = 0;
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
-      const Instruction& in = instructions_[i];
-      if (in.offset != at)
+      const Instruction& in = instructions_.Shared(i);
+      if (instructions_.OffsetOf(i) != at)
         return Find("a kernel was cloned that does not decode", OriginalVaddr(i));
       at += in.size;
+      const bool arithmetic = in.opcode.starts_with("v_") && !in.branch && !in.target_offset;
+      if (arithmetic && !in.call && !in.indirect) continue;
       if (SwapsPc(in)) continue;
       const bool elsewhere = in.call || in.indirect || (in.branch && !IsPlain(in)) ||
                              in.opcode.find("_pc_rel") != std::string_view::npos ||
@@ -122,7 +124,7 @@ class Prover {
         return Find("a kernel was cloned whose control or data depends on its address",
                     OriginalVaddr(i));
       }
-      if (in.target_offset) targets_.insert(*in.target_offset);
+      if (in.target_offset) targets_.insert(*instructions_[i].target_offset);
     }
     if (at == 0 || at != kernel_.code().size()) {
       return Find("a kernel was cloned that does not decode", kernel_.kernel().entry_vaddr);
@@ -143,8 +145,8 @@ class Prover {
   // Runs of covered instructions between sequences: each has its own s_clause.
   bool ExpectClauses() {
     for (uint32_t c = 0; c < instructions_.size(); ++c) {
-      if (!instructions_[c].is_clause) continue;
-      const uint64_t end = uint64_t{c} + instructions_[c].clause_length + 1;
+      if (!instructions_.Shared(c).is_clause) continue;
+      const uint64_t end = uint64_t{c} + instructions_.Shared(c).clause_length + 1;
       std::vector<uint32_t> runs = {c + 1};  // where each begins
       for (uint32_t m = c + 1; m < std::min<uint64_t>(end, instructions_.size()); ++m) {
         const Instruction& in = instructions_[m];
@@ -163,7 +165,8 @@ class Prover {
       for (size_t r = 0; r + 1 < runs.size(); ++r) {
         const uint32_t covered = runs[r + 1] - runs[r];
         if (covered < 2) continue;
-        const uint32_t word = (OriginalWord(instructions_[c].offset) & 0xffffffc0) | (covered - 1);
+        const uint32_t word =
+            (OriginalWord(instructions_.OffsetOf(c)) & 0xffffffc0) | (covered - 1);
         if (r == 0 && !late) {
           first_words_[c] = word;
         } else {
@@ -178,8 +181,8 @@ class Prover {
   // instruction [6:4] further on. A hint across a sequence is gone.
   void ExpectDelays() {
     for (uint32_t i = 0; i + 1 < instructions_.size(); ++i) {
-      if (instructions_[i].opcode != "s_delay_alu") continue;
-      uint32_t word = OriginalWord(instructions_[i].offset);
+      if (instructions_.Shared(i).opcode != "s_delay_alu") continue;
+      uint32_t word = OriginalWord(instructions_.OffsetOf(i));
       const uint32_t second = i + 1 + ((word >> 4) & 7);
       bool cut = false;
       for (uint32_t m = i + 2; m <= second && m < instructions_.size(); ++m) cut |= Interrupted(m);
@@ -235,7 +238,8 @@ class Prover {
 
   bool ExpectAddresses() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
-      if (!instructions_[i].reads_pc || SwapsPc(instructions_[i])) continue;
+      const Instruction& in = instructions_.Shared(i);
+      if (!in.reads_pc || SwapsPc(in)) continue;
       const auto sum = SumAt(i);
       if (!sum) {
         return Find("a clone reads the program counter for an unknown purpose", OriginalVaddr(i));
@@ -253,40 +257,48 @@ class Prover {
     for (size_t index : found->second) {
       const SitePlan& plan = plans_[index];
       if (plan.position != position) continue;
-      const std::vector<uint8_t>& sequence = plan.sequence;
+      const std::vector<uint8_t>& sequence = plan.sequence.get();
       if (at_ + sequence.size() > code_.size()) {
         return Find("a clone ends inside a sequence", base_ + at_);
       }
-      std::vector<uint8_t> there(code_.begin() + at_, code_.begin() + at_ + sequence.size());
+      there_.assign(code_.begin() + at_, code_.begin() + at_ + sequence.size());
       for (const patch::WordFixup& f : plan.fixups) {
         if (f.offset > sequence.size() || sequence.size() - f.offset < 4) {
           return Find("a fixup lies outside its sequence", base_ + at_);
         }
-        std::copy_n(sequence.begin() + f.offset, 4, there.begin() + f.offset);
+        std::copy_n(sequence.begin() + f.offset, 4, there_.begin() + f.offset);
       }
-      if (there != sequence) {
+      if (there_ != sequence) {
         return Find("a clone does not hold the admitted sequence", base_ + at_);
       }
       proof_.sequences[index] = base_ + at_;
-      executed_[i] += LongestPath(kernel_.isa(), sequence);
+      executed_[i] += Longest(sequence);
       at_ += sequence.size();
     }
     return true;
   }
 
+  // Plans share their code.
+  uint32_t Longest(const std::vector<uint8_t>& sequence) {
+    const auto [found, fresh] = longest_.try_emplace(sequence.data(), 0);
+    if (fresh) found->second = LongestPath(kernel_.isa(), sequence);
+    return found->second;
+  }
+
   // What a seam needs is paid for by the site at it.
   void CountSeam(uint32_t i) { ++executed_[before_[i] ? i : i - 1]; }
 
-  bool DeallocatesVgprs(const Instruction& in) const {
-    return kernel_.isa().generation().major >= 11 && in.opcode == "s_sendmsg" &&
-           (OriginalWord(in.offset) & 0xff) == 3;
+  bool DeallocatesVgprs(uint32_t i) const {
+    return kernel_.isa().generation().major >= 11 &&
+           instructions_.Shared(i).opcode == "s_sendmsg" &&
+           (OriginalWord(instructions_.OffsetOf(i)) & 0xff) == 3;
   }
 
   bool Erratum() const { return kernel_.isa().generation().family == kErratumFamily; }
 
   uint64_t SizeAhead(uint32_t i) const {
     uint64_t size = clauses_ahead_[i] ? 4 : 0;
-    if (DeallocatesVgprs(instructions_[i]) && Interrupted(i)) size += 4;
+    if (DeallocatesVgprs(i) && Interrupted(i)) size += 4;
     const auto found = plans_at_.find(i);
     if (found == plans_at_.end()) return size;
     for (size_t index : found->second) {
@@ -296,9 +308,8 @@ class Prover {
   }
 
   bool Ahead(uint32_t i) {
-    const Instruction& in = instructions_[i];
-    const bool padded = Erratum() && i > 0 && instructions_[i - 1].branch && Is(at_, kNop0) &&
-                        claimed_.pcs[i].emitted == at_ + 4 + SizeAhead(i);
+    const bool padded = Erratum() && i > 0 && instructions_.Shared(i - 1).branch &&
+                        Is(at_, kNop0) && claimed_.pcs[i].emitted == at_ + 4 + SizeAhead(i);
     if (padded) at_ += 4;
     starts_.push_back(at_);
     if (!Sequences(i, Position::kBefore)) return false;
@@ -309,7 +320,7 @@ class Prover {
       CountSeam(i);
       at_ += 4;
     }
-    if (DeallocatesVgprs(in) && Interrupted(i)) {
+    if (DeallocatesVgprs(i) && Interrupted(i)) {
       if (!Is(at_, kNop0)) {
         return Find("no s_nop is between a sequence and the message that deallocates VGPRs",
                     base_ + at_);
@@ -322,21 +333,22 @@ class Prover {
 
   // The instruction itself, but for what is checked when all places are known.
   bool Same(uint32_t i) const {
-    const Instruction& in = instructions_[i];
-    const uint32_t first = first_words_[i].value_or(OriginalWord(in.offset));
+    const Instruction& in = instructions_.Shared(i);
+    const uint64_t offset = instructions_.OffsetOf(i);
+    const uint32_t first = first_words_[i].value_or(OriginalWord(offset));
     const uint32_t word = *Word(at_);
     if (in.target_offset) return (word & 0xffff0000) == (first & 0xffff0000);
     if (word != first) return false;
     if (literal_free_[i]) return true;
     return std::equal(code_.begin() + at_ + 4, code_.begin() + at_ + in.size,
-                      kernel_.code().begin() + in.offset + 4);
+                      kernel_.code().begin() + static_cast<ptrdiff_t>(offset) + 4);
   }
 
   bool Walk() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
-      const Instruction& in = instructions_[i];
+      const Instruction& in = instructions_.Shared(i);
       if (!Ahead(i)) return false;
-      if (claimed_.pcs[i].original != in.offset || claimed_.pcs[i].emitted != at_) {
+      if (claimed_.pcs[i].original != instructions_.OffsetOf(i) || claimed_.pcs[i].emitted != at_) {
         return Find("a clone's map is wrong, or something foreign is in the clone", base_ + at_);
       }
       if (at_ + in.size > code_.size()) return Find("a clone is cut off", base_ + at_);
@@ -377,8 +389,8 @@ class Prover {
 
   bool Branches() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
+      if (!instructions_.Shared(i).target_offset) continue;
       const Instruction& in = instructions_[i];
-      if (!in.target_offset) continue;
       const auto target = *in.target_offset < 0
                               ? std::nullopt
                               : kernel_.InstructionAt(static_cast<uint64_t>(*in.target_offset));
@@ -435,6 +447,8 @@ class Prover {
   uint64_t at_ = 0;                        // of the walk
   std::vector<uint64_t> starts_, places_;  // by instruction
   std::map<uint32_t, uint32_t> executed_;  // by instruction
+  std::vector<uint8_t> there_;
+  std::map<const uint8_t*, uint32_t> longest_;  // by the code of plans_
   CloneProof proof_;
 };
 

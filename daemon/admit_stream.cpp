@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "contract/catalogue.h"
+#include "contract/decisions.h"
 #include "daemon/digest.h"
 #include "proto/rjdbi/telemetry_ring.h"
 
@@ -29,11 +30,14 @@ DecisionPtr TooLarge(const v1::ObjectHeader& header, uint64_t limit) {
 void FillRingShape(const v1::AdmissionRecord& record, v1::AdmitDecision& out) {
   uint64_t sizes = 0;
   uint32_t sites = 0;
-  for (const v1::Decision& decision : record.decisions()) {
-    if (!decision.has_record_layout()) continue;
-    const uint32_t units = decision.record_layout().bytes() / RJDBI_RECORD_ALIGNMENT;
-    if (units < 64) sizes |= uint64_t{1} << units;
-    sites = std::max(sites, decision.record_layout().site() + 1);
+  for (const contract::DecisionGroup& group : contract::DecisionGroups(record)) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (!group.has_record_layout(i)) continue;
+      const v1::RecordLayout layout = group.RecordLayout(i);
+      const uint32_t units = layout.bytes() / RJDBI_RECORD_ALIGNMENT;
+      if (units < 64) sizes |= uint64_t{1} << units;
+      sites = std::max(sites, layout.site() + 1);
+    }
   }
   out.set_ring_record_sizes(sizes);
   out.set_ring_sites(sites);

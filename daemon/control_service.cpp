@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
+#include "contract/decisions.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
 #include "daemon/admission_service.h"
@@ -281,23 +282,20 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
       known = true;
       decided = current.Wants(RealId(load, coverage.attachment_id())) || decided;
     }
-    for (const v1::Decision& made : load.decision->record.decisions()) {
-      const v1::Location& place = made.site().location();
-      if (!KernelWanted(glob, place.kernel())) continue;
-      if (request->has_kernel_offset() && request->kernel_offset() != place.kernel_offset()) {
-        continue;
+    for (const contract::DecisionGroup& group : contract::DecisionGroups(load.decision->record)) {
+      const std::string id = RealId(load, group.attachment_id());
+      if (!KernelWanted(glob, group.kernel())) continue;
+      for (size_t i = 0; i < group.size(); ++i) {
+        const uint64_t offset = group.kernel_offset(i);
+        if (request->has_kernel_offset() && request->kernel_offset() != offset) continue;
+        if (!current.Wants(id)) break;
+        if (!seen.insert({load.sha256, id, group.kernel(), offset}).second) continue;
+        const bool attached = load.in_place() && Attached(group.Form(i).outcome());
+        if (attached) reply->set_attached_sites(reply->attached_sites() + 1);
+        if (attached && group.Form(i).degradations().empty()) continue;
+        *(attached ? reply->add_degraded() : reply->add_decisions()) =
+            DecisionOf(load, group.At(i));
       }
-      const v1::Decision decision = DecisionOf(load, made);
-      const std::string& id = decision.attachment_id();
-      if (!current.Wants(id)) continue;
-      if (!seen.insert({load.sha256, id, place.kernel(), place.kernel_offset()}).second) continue;
-      if (Attached(decision.outcome())) {
-        reply->set_attached_sites(reply->attached_sites() + 1);
-        if (decision.degradations().empty()) continue;
-      }
-      v1::Decision& told =
-          Attached(decision.outcome()) ? *reply->add_degraded() : *reply->add_decisions();
-      told = decision;
     }
     if (load.decision->record.object_violations().empty() || !current.WantsAnyOf(load)) continue;
     for (const v1::Violation& violation : load.decision->record.object_violations()) {

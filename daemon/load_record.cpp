@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
+#include "contract/decisions.h"
 
 namespace rjdbi::daemon {
 namespace {
@@ -23,6 +24,30 @@ size_t IndexOf(const LoadRecord& load, const std::string& canonical) {
 std::string ProbeOf(const LoadRecord& load, const std::string& canonical) {
   const size_t index = IndexOf(load, canonical);
   return index == SIZE_MAX ? "" : load.question->wanted[index].spec().probe();
+}
+
+// Of a site with a counter.
+v1::SiteCount CountOf(const LoadRecord& load, const contract::DecisionGroup& group, size_t i) {
+  v1::SiteCount count;
+  count.set_attachment_id(RealId(load, group.attachment_id()));
+  count.set_session_id(load.session_id);
+  count.set_probe(ProbeOf(load, group.attachment_id()));
+  *count.mutable_location() = group.Location(i);
+  const uint32_t counter = *group.counter_index(i);
+  count.set_count(load.counters[counter]);
+  const size_t end = size_t{counter} + group.Form(i).counter_count();
+  for (size_t word = counter; word < std::min(end, load.counters.size()); ++word) {
+    count.add_words(load.counters[word]);
+  }
+  count.set_outcome(group.Form(i).outcome());
+  count.set_code_object_sha256(load.sha256);
+  count.set_load_id(load.load_id);
+  count.set_final(load.final);
+  if (!group.has_record_layout(i) || load.records == nullptr) return count;
+  *count.mutable_record_layout() = group.RecordLayout(i);
+  *count.mutable_records() = load.records->Counts(count.record_layout().site(), count.count());
+  count.set_count(count.records().device_full() + count.records().read());
+  return count;
 }
 
 }  // namespace
@@ -71,27 +96,11 @@ v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
 std::vector<v1::SiteCount> CountsOf(const LoadRecord& load) {
   std::vector<v1::SiteCount> counts;
   if (load.decision == nullptr || !load.in_place()) return counts;
-  for (const v1::Decision& decision : load.decision->record.decisions()) {
-    if (!decision.has_counter_index() || decision.counter_index() >= load.counters.size()) continue;
-    v1::SiteCount& count = counts.emplace_back();
-    count.set_attachment_id(RealId(load, decision.attachment_id()));
-    count.set_session_id(load.session_id);
-    count.set_probe(ProbeOf(load, decision.attachment_id()));
-    *count.mutable_location() = decision.site().location();
-    count.set_count(load.counters[decision.counter_index()]);
-    const size_t end = size_t{decision.counter_index()} + decision.counter_count();
-    for (size_t word = decision.counter_index(); word < std::min(end, load.counters.size());
-         ++word) {
-      count.add_words(load.counters[word]);
+  for (const contract::DecisionGroup& group : contract::DecisionGroups(load.decision->record)) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (group.counter_index(i).value_or(UINT32_MAX) >= load.counters.size()) continue;
+      counts.push_back(CountOf(load, group, i));
     }
-    count.set_outcome(decision.outcome());
-    count.set_code_object_sha256(load.sha256);
-    count.set_load_id(load.load_id);
-    count.set_final(load.final);
-    if (!decision.has_record_layout() || load.records == nullptr) continue;
-    *count.mutable_record_layout() = decision.record_layout();
-    *count.mutable_records() = load.records->Counts(decision.record_layout().site(), count.count());
-    count.set_count(count.records().device_full() + count.records().read());
   }
   return counts;
 }

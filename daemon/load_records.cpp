@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/numbers.h"
+#include "contract/decisions.h"
 #include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::daemon {
@@ -28,15 +29,12 @@ std::shared_ptr<LoadRecords> LoadRecords::Make(std::shared_ptr<const Decision> d
     return nullptr;
   }
   auto records = std::make_shared<LoadRecords>();
-  for (const v1::Decision& made : decision->record.decisions()) {
-    if (!made.has_record_layout()) continue;
-    const uint32_t number = made.record_layout().site();
-    const size_t attachment = IndexOf(made.attachment_id());
-    if (number >= RJDBI_RECORD_MOST_SITES || attachment >= question->ids.size()) continue;
-    if (number >= records->sites_.size()) records->sites_.resize(size_t{number} + 1);
-    // A record that several decisions share is the one's that carries the probe.
-    Site& site = records->sites_[number];
-    if (site.decision == nullptr || site.decision->has_counted_at()) site = {&made, attachment};
+  for (const contract::DecisionGroup& group : contract::DecisionGroups(decision->record)) {
+    const size_t attachment = IndexOf(group.attachment_id());
+    if (attachment >= question->ids.size()) continue;
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (group.has_record_layout(i)) records->AddSite(group.At(i), attachment);
+    }
   }
   if (records->sites_.empty()) return nullptr;
   records->totals_.resize(records->sites_.size());
@@ -44,9 +42,18 @@ std::shared_ptr<LoadRecords> LoadRecords::Make(std::shared_ptr<const Decision> d
     const v1::RecordLayout* layout = site.decision ? &site.decision->record_layout() : nullptr;
     records->shapes_.push_back(layout ? Shape{layout->bytes(), layout->kind()} : Shape());
   }
-  records->decision_ = std::move(decision);
   records->question_ = std::move(question);
   return records;
+}
+
+void LoadRecords::AddSite(v1::Decision made, size_t attachment) {
+  const uint32_t number = made.record_layout().site();
+  if (number >= RJDBI_RECORD_MOST_SITES) return;
+  if (number >= sites_.size()) sites_.resize(size_t{number} + 1);
+  // A record that several decisions share is the one's that carries the probe.
+  Site& site = sites_[number];
+  if (site.decision != nullptr && !site.decision->has_counted_at()) return;
+  site = {std::make_shared<const v1::Decision>(std::move(made)), attachment};
 }
 
 LoadRecords::Parsed LoadRecords::Parse(const std::string& bytes) const {

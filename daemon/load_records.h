@@ -29,8 +29,8 @@ using RecordsBySite = std::vector<std::pair<uint32_t, uint64_t>>;
 class LoadRecords {
  public:
   struct Site {
-    const v1::Decision* decision = nullptr;  // of the load's record; nullptr: unused number
-    size_t attachment = 0;                   // index among the question's
+    std::shared_ptr<const v1::Decision> decision;  // nullptr: unused number
+    size_t attachment = 0;                         // index among the question's
   };
   // What one batch turned out to hold.
   struct Parsed {
@@ -64,11 +64,12 @@ class LoadRecords {
   v1::RecordLosses Losses() const;
 
  private:
+  void AddSite(v1::Decision made, size_t attachment);
+
   struct Totals {
     uint64_t read = 0, received = 0, rate_limited = 0, dropped = 0, stored = 0;
   };
 
-  std::shared_ptr<const Decision> decision_;
   std::shared_ptr<const Question> question_;
   std::vector<Site> sites_;  // by number
   struct Shape {

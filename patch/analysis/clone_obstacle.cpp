@@ -99,7 +99,12 @@ class Finder {
   }
 
   void Instructions() {
-    for (uint32_t i = 0; i < instructions_.size() && !facts.obstacle; ++i) One(i);
+    for (uint32_t i = 0; i < instructions_.size() && !facts.obstacle; ++i) {
+      // Most instructions are about vectors, at once no obstacle.
+      const Instruction& in = instructions_.Shared(i);
+      const bool vector = in.opcode.starts_with("v_") && !in.branch && !in.indirect && !in.call;
+      if (!vector || in.target_offset || in.reads_pc) One(i);
+    }
   }
 
   void Clauses(const std::vector<Clause>& clauses) {

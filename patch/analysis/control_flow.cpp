@@ -9,6 +9,7 @@ namespace {
 
 // Transfers whose LLVM flags do not say that they are ones.
 bool IsForkOrReturn(std::string_view opcode) {
+  if (!opcode.starts_with("s_")) return false;
   return opcode.starts_with("s_cbranch_g_fork") || opcode.starts_with("s_cbranch_i_fork") ||
          opcode.starts_with("s_cbranch_join") || opcode.starts_with("s_rfe") ||
          opcode.starts_with("s_subvector_loop");
@@ -42,8 +43,8 @@ class Builder {
  private:
   // A gap in the decoded instructions follows i (undecodable bytes).
   bool GapAfter(uint32_t i) const {
-    const uint64_t end = instructions_[i].offset + instructions_[i].size;
-    return i + 1 < instructions_.size() && instructions_[i + 1].offset != end;
+    const uint64_t end = instructions_.OffsetOf(i) + instructions_.Shared(i).size;
+    return i + 1 < instructions_.size() && instructions_.OffsetOf(i + 1) != end;
   }
 
   void MarkLeaders(absl::Span<const uint64_t> entries) {
@@ -53,9 +54,9 @@ class Builder {
       if (auto i = FindInstruction(instructions_, entry)) leader_[*i] = true;
     }
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
-      const Instruction& in = instructions_[i];
+      const Instruction& in = instructions_.Shared(i);
       if ((EndsBlock(in) || GapAfter(i)) && i + 1 < leader_.size()) leader_[i + 1] = true;
-      if (in.target_offset && !in.call) MarkTarget(*in.target_offset);
+      if (in.target_offset && !in.call) MarkTarget(*instructions_[i].target_offset);
     }
   }
 
@@ -75,13 +76,14 @@ class Builder {
         BasicBlock block;
         block.first = i;
         block.entry =
-            std::find(entries.begin(), entries.end(), instructions_[i].offset) != entries.end();
+            std::find(entries.begin(), entries.end(), instructions_.OffsetOf(i)) != entries.end();
         flow_.blocks.push_back(block);
       }
       flow_.blocks.back().last = i;
       flow_.block_of[i] = static_cast<uint32_t>(flow_.blocks.size() - 1);
-      flow_.has_calls |= instructions_[i].call;
-      flow_.has_indirect_branch |= IsIndirectTransfer(instructions_[i]) && !instructions_[i].call;
+      const Instruction& in = instructions_.Shared(i);
+      flow_.has_calls |= in.call;
+      flow_.has_indirect_branch |= !in.call && IsIndirectTransfer(in);
     }
     flow_.exits.assign(flow_.blocks.size(), Exit::kNone);
     unknown_at_.assign(flow_.blocks.size(), std::nullopt);

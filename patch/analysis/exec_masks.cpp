@@ -43,12 +43,17 @@ Mask Either(Mask a, Mask b) { return {a.within && b.within, a.all && b.all}; }
 
 // Writes lanes that are not active, so perhaps such as never are.
 bool IgnoresExec(const Instruction& in) {
+  if (!in.mfma && !in.opcode.starts_with("v_w") && !in.opcode.starts_with("v_sw")) return false;
   return in.mfma || in.opcode.starts_with("v_writelane") ||
          in.opcode.find("wmma") != std::string_view::npos;
 }
 
 // s_subvector_loop_*: runs a wavefront's halves in turn, by EXEC.
-bool IsSubvectorLoop(const Instruction& in) { return in.opcode.starts_with("s_subvector_"); }
+bool IsSubvectorLoop(const Instruction& in) {
+  // At once for most instructions.
+  if (in.opcode.size() < 3 || in.opcode[0] != 's' || in.opcode[2] != 's') return false;
+  return in.opcode.starts_with("s_subvector_");
+}
 
 class MaskFlow {
  public:
@@ -142,6 +147,8 @@ class MaskFlow {
   }
 
   void Step(const Instruction& in, Masks& masks) const {
+    // Masks are in scalar registers.
+    if (!in.salu && in.defs.get().CountIn(0, kVgpr0) == 0) return;
     const Mask exec = masks.Get(kExecLo);
     const std::string_view operation = Operation(in.opcode);
     const bool saves = operation.ends_with("_saveexec");

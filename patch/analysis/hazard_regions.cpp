@@ -54,8 +54,8 @@ std::vector<Clause> FindClauses(const InstructionList& instructions) {
   std::vector<Clause> clauses;
   uint32_t covered = 0;  // instructions before this one may be in an earlier clause
   for (uint32_t i = 0; i < instructions.size(); ++i) {
-    if (!instructions[i].is_clause) continue;
-    const uint64_t last = uint64_t{i} + instructions[i].clause_length;
+    if (!instructions.Shared(i).is_clause) continue;
+    const uint64_t last = uint64_t{i} + instructions.Shared(i).clause_length;
     Clause clause;
     clause.first = i;
     clause.last = static_cast<uint32_t>(std::min<uint64_t>(last, instructions.size() - 1));
@@ -81,6 +81,8 @@ bool DeallocatesVgprs(const Instruction& in, absl::Span<const uint8_t> code,
 }
 
 bool IndexesVgprs(const Instruction& in) {
+  // Most opcodes differ in the third character.
+  if (in.opcode.size() < 3 || (in.opcode[2] != 'm' && in.opcode[2] != 's')) return false;
   return in.opcode.starts_with("v_movrel") || in.opcode.starts_with("v_swaprel") ||
          in.opcode.starts_with("s_set_gpr_idx");
 }
@@ -120,6 +122,7 @@ std::vector<uint8_t> FindRegions(const InstructionList& instructions,
   std::vector<Change> changes(instructions.size());
   bool any_change = false;
   for (size_t i = 0; i < instructions.size(); ++i) {
+    if (!instructions.Shared(i).opcode.starts_with("s_se")) continue;  // most of them, at once
     changes[i] = ChangeOf(instructions[i], code, generation);
     any_change |= changes[i].set != 0;
   }

@@ -142,6 +142,7 @@ class Analysis final : public KernelAnalysis {
   bool Reachable(uint32_t i) const override { return flow_.reachable[flow_.block_of[i]]; }
   bool has_indirect_branch() const override { return flow_.has_indirect_branch; }
   bool has_calls() const override { return flow_.has_calls; }
+  bool may_run_matrix_instructions() const override { return matrix_ || flow_.has_calls; }
   const RegisterSet& mentioned() const override { return mentioned_; }
 
   const RegisterSet& LiveBefore(uint32_t i) const override { return Live(i, Position::kBefore); }
@@ -214,6 +215,7 @@ class Analysis final : public KernelAnalysis {
     for (size_t i = 0; i < instructions_.size(); ++i) {
       const Instruction& in = instructions_.Shared(i);
       mentioned_ |= Mentions(in);
+      matrix_ |= in.mfma;
       indexes_vgprs |= IndexesVgprs(in);
       indexes_sgprs |= IndexesSgprs(in);
     }
@@ -250,6 +252,7 @@ class Analysis final : public KernelAnalysis {
   std::optional<uint64_t> undecodable_;
   uint64_t preload_entry_ = 0;
   std::optional<uint32_t> vgpr_numbers_;  // an instruction that changes their meaning
+  bool matrix_ = false;
   ControlFlow flow_;
   std::vector<Clause> clauses_;
   std::vector<uint8_t> regions_;

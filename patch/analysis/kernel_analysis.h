@@ -85,6 +85,8 @@ class KernelAnalysis {
   virtual bool has_indirect_branch() const = 0;
   // Some reachable instruction calls; everything live by convention is live.
   virtual bool has_calls() const = 0;
+  // Here, or in what it calls.
+  virtual bool may_run_matrix_instructions() const = 0;
 
   // Just before instruction i executes. A VGPR is live if any lane of it is.
   virtual const RegisterSet& LiveBefore(uint32_t i) const = 0;

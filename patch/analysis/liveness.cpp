@@ -1,6 +1,8 @@
 // Worklist over blocks; per-instruction sets are made on demand.
 #include "patch/analysis/liveness.h"
 
+#include <array>
+
 #include "patch/analysis/exec_masks.h"
 
 namespace rjdbi::patch {
@@ -29,7 +31,11 @@ Liveness::Liveness(const InstructionList& instructions, const ControlFlow& flow,
   const RegisterSet all = scalars_ | vectors_;
   std::vector<Effect> effects(n);
   for (uint32_t b = 0; b < n; ++b) {
-    effects[b] = {Through(b, {}), Through(b, {all, {}}), Through(b, {all, vectors_})};
+    std::array<State, 3> states = {State(), State{all, {}}, State{all, vectors_}};
+    for (uint32_t i = flow_.blocks[b].last + 1; i-- > flow_.blocks[b].first;) {
+      Step(i, absl::MakeSpan(states));
+    }
+    effects[b] = {states[0], states[1], states[2]};
   }
   in_.assign(n, State());
   std::vector<bool> queued(n, true);
@@ -53,13 +59,6 @@ Liveness::Liveness(const InstructionList& instructions, const ControlFlow& flow,
   }
 }
 
-Liveness::State Liveness::Through(uint32_t block, State state) const {
-  for (uint32_t i = flow_.blocks[block].last + 1; i-- > flow_.blocks[block].first;) {
-    Step(i, state);
-  }
-  return state;
-}
-
 Liveness::State Liveness::LiveOut(uint32_t block) const {
   State out;
   if (flow_.exits[block] == Exit::kUnknown) out = {everything_, everything_ & vectors_};
@@ -81,27 +80,28 @@ RegisterSet Liveness::Kills(const Instruction& in) const {
   return kills;
 }
 
-void Liveness::Step(uint32_t i, State& state) const {
+// Several states at once: what the instruction is costs more than what it does.
+void Liveness::Step(uint32_t i, absl::Span<State> states) const {
   const Instruction& in = instructions_.Shared(i);
   if (in.call) {
-    state = {everything_, everything_ & vectors_};
+    for (State& state : states) state = {everything_, everything_ & vectors_};
     return;
   }
-  // Lanes that it activates are not active in front of it.
-  if (MayActivateLanes(in)) state.elsewhere = state.live & vectors_;
-  state.live -= Kills(in);
-  if (in.writes_whole) {
-    RegisterSet written = in.defs;
-    written &= vectors_;
-    if (all_lanes_[i]) {
+  const bool activates = MayActivateLanes(in);
+  const RegisterSet kills = Kills(in), written = in.defs & vectors_, read = in.uses & vectors_;
+  for (State& state : states) {
+    // Lanes that it activates are not active in front of it.
+    if (activates) state.elsewhere = state.live & vectors_;
+    state.live -= kills;
+    if (in.writes_whole && all_lanes_[i]) {
       state.elsewhere -= written;
-    } else {
-      written -= state.elsewhere;
+      state.live -= written;
+    } else if (in.writes_whole) {
+      state.live -= written - state.elsewhere;
     }
-    state.live -= written;
+    state.live |= in.uses;
+    if (!in.lanewise) state.elsewhere |= read;
   }
-  state.live |= in.uses;
-  if (!in.lanewise) state.elsewhere |= in.uses & vectors_;
 }
 
 std::vector<RegisterSet> Liveness::ForBlock(uint32_t block) const {
@@ -110,7 +110,7 @@ std::vector<RegisterSet> Liveness::ForBlock(uint32_t block) const {
   State state = LiveOut(block);
   result.back() = state.live | always_;
   for (uint32_t i = b.last + 1; i-- > b.first;) {
-    Step(i, state);
+    Step(i, absl::MakeSpan(&state, 1));
     result[i - b.first] = state.live | always_;
   }
   return result;

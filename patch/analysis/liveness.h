@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "patch/analysis/control_flow.h"
 #include "patch/isa/instruction_list.h"
 #include "patch/isa/isa.h"
@@ -42,8 +43,7 @@ class Liveness {
     State dead, active, any;
   };
 
-  void Step(uint32_t i, State& state) const;
-  State Through(uint32_t block, State state) const;
+  void Step(uint32_t i, absl::Span<State> states) const;
   State LiveOut(uint32_t block) const;
   RegisterSet Kills(const Instruction& in) const;
 

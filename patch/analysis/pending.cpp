@@ -2,7 +2,6 @@
 #include "patch/analysis/pending.h"
 
 #include <cstring>
-#include <unordered_map>
 
 namespace rjdbi::patch {
 namespace {
@@ -76,20 +75,15 @@ uint32_t Pending::WordOf(uint32_t i) const {
   return word;
 }
 
-// The tables go by names; the same encodings come by many times.
 void Pending::Count() {
   counting_.resize(instructions_.size());
-  std::unordered_map<const Instruction*, Counting> known;
   uint8_t raised = 0;
   bool calls = flow_.has_indirect_branch;
   for (uint32_t i = 0; i < instructions_.size(); ++i) {
     const Instruction& in = instructions_.Shared(i);
-    const auto [it, fresh] = known.try_emplace(&in);
-    if (fresh) {
-      it->second = {CountersRaised(in, generation_), CountersCleared(in, WordOf(i), generation_)};
-    }
-    counting_[i] = it->second;
-    raised |= it->second.raised;
+    counting_[i].raised = CountersRaised(in, generation_);
+    if (in.waitcnt) counting_[i].cleared = CountersCleared(in, WordOf(i), generation_);
+    raised |= counting_[i].raised;
     calls |= in.call;
     matrix_ |= in.mfma;
   }

@@ -376,8 +376,8 @@ class Evaluator {
         break;
       case Node::Kind::kFamily:
         for (size_t i = 0; i < bits.size(); ++i) {
-          bits[i] = node.family->has(instructions_[i]) &&
-                    (node.access == nullptr || node.access->has(instructions_[i]));
+          const Instruction& in = instructions_.Shared(i);
+          bits[i] = node.family->has(in) && (node.access == nullptr || node.access->has(in));
         }
         break;
       case Node::Kind::kEntry:
@@ -388,7 +388,8 @@ class Evaluator {
         break;
       case Node::Kind::kExit:
         for (uint32_t i = 0; i < bits.size(); ++i) {
-          if (instructions_[i].ends_program && kernel_.Reachable(i)) bits[LastUsable(i)] = true;
+          if (instructions_.Shared(i).ends_program && kernel_.Reachable(i))
+            bits[LastUsable(i)] = true;
         }
         break;
       case Node::Kind::kBlock:
@@ -426,7 +427,7 @@ class Evaluator {
   void Globs(const std::string& glob, Bits& bits) const {
     std::unordered_map<const char*, bool> known;
     for (size_t i = 0; i < bits.size(); ++i) {
-      const std::string_view opcode = instructions_[i].opcode;
+      const std::string_view opcode = instructions_.Shared(i).opcode;
       const auto [found, fresh] = known.try_emplace(opcode.data(), false);
       if (fresh) found->second = OpcodeMatches(glob, opcode);
       bits[i] = found->second;

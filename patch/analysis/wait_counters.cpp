@@ -65,8 +65,12 @@ constexpr LateRow kLateRows[] = {
 };
 
 Late LateOf(const Instruction& in) {
+  // Most instructions: no row is about arithmetic on vectors.
+  if (in.opcode.empty() || (in.memory == MemoryKind::kNone && in.opcode[0] == 'v')) {
+    return kNoResult;
+  }
   for (const LateRow& row : kLateRows) {
-    if (in.opcode.starts_with(row.prefix)) return row.late;
+    if (in.opcode[0] == row.prefix[0] && in.opcode.starts_with(row.prefix)) return row.late;
   }
   // A memory form that the table does not know: no wait covers it.
   return in.memory == MemoryKind::kNone ? kNoResult : kParameter;

@@ -107,6 +107,10 @@ absl::Status Writer::Open() {
   absl::StatusOr<ElfView> elf = ElfView::Open(object_.bytes());
   if (!elf.ok()) return elf.status();
   elf_ = *std::move(elf);
+  // With room for what comes behind, and for what callers put behind that: growing
+  // would hold the image twice.
+  out_.reserve(object_.bytes().size() + object_.bytes().size() / 4 +
+               edit_.new_segment.size() * 3 / 2 + (size_t{1} << 16));
   out_.assign(object_.bytes().begin(), object_.bytes().end());
   const elf::FileHeader& header = elf_.header;
   Guard(0, sizeof(elf::FileHeader), "the ELF header");

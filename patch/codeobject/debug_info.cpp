@@ -57,14 +57,20 @@ absl::StatusOr<dwarf::Sections> FindSections(absl::Span<const uint8_t> object) {
 
 LineTable::LineTable(std::vector<Row> rows, std::vector<std::string> files)
     : files_(std::move(files)) {
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.begin < b.begin; });
-  for (const Row& row : rows) {
-    if (row.begin >= row.end) continue;
-    while (!rows_.empty() && rows_.back().begin == row.begin) rows_.pop_back();
-    if (!rows_.empty()) rows_.back().end = std::min(rows_.back().end, row.begin);
-    rows_.push_back(row);
+  const auto earlier = [](const Row& a, const Row& b) { return a.begin < b.begin; };
+  if (!std::is_sorted(rows.begin(), rows.end(), earlier)) {
+    std::stable_sort(rows.begin(), rows.end(), earlier);
   }
+  size_t kept = 0;  // of the rows that were looked at, in their place
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row row = rows[i];
+    if (row.begin >= row.end) continue;
+    while (kept > 0 && rows[kept - 1].begin == row.begin) --kept;
+    if (kept > 0) rows[kept - 1].end = std::min(rows[kept - 1].end, row.begin);
+    rows[kept++] = row;
+  }
+  rows.resize(kept);
+  rows_ = std::move(rows);
 }
 
 absl::Span<const LineTable::Row> LineTable::Overlapping(uint64_t begin, uint64_t end) const {

@@ -6,10 +6,10 @@
 #include <cctype>
 #include <deque>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -89,7 +89,14 @@ std::optional<int64_t> ValueOf(const llvm::MCOperand& operand) {
 // Owns what decoded instructions share. Nothing moves once it is here.
 class Interner {
  public:
-  RegisterSetRef Set(const RegisterSet& set) { return RegisterSetRef(*sets_.insert(set).first); }
+  RegisterSetRef Set(const RegisterSet& set) {
+    if (set.Empty()) return RegisterSetRef();
+    const auto found = by_content_.find(&set);
+    if (found != by_content_.end()) return RegisterSetRef(**found);
+    sets_.push_back(set);
+    by_content_.insert(&sets_.back());
+    return RegisterSetRef(sets_.back());
+  }
 
   absl::Span<const InstructionOperand> Operands(absl::Span<const InstructionOperand> operands) {
     if (operands.empty()) return {};
@@ -104,16 +111,19 @@ class Interner {
  private:
   static constexpr size_t kChunk = 1024;
   struct Hash {
-    size_t operator()(const RegisterSet& set) const { return set.Hash(); }
+    size_t operator()(const RegisterSet* set) const { return set->Hash(); }
   };
-  std::unordered_set<RegisterSet, Hash> sets_;
+  struct Equal {
+    bool operator()(const RegisterSet* a, const RegisterSet* b) const { return *a == *b; }
+  };
+  std::deque<RegisterSet> sets_;
+  absl::flat_hash_set<const RegisterSet*, Hash, Equal> by_content_;
   std::deque<std::vector<InstructionOperand>> chunks_;
 };
 
 // What is known of one encoding.
 struct Known {
   Instruction instruction;  // at offset 0
-  std::string text;         // once it has been asked for
 };
 
 // An instruction on its way, with sets of its own.
@@ -172,6 +182,7 @@ class LlvmIsa : public Isa {
   Interner interner_;
   std::unique_ptr<Renamer> renamer_;  // once it is needed
   std::deque<Known> known_;
+  absl::flat_hash_map<const Known*, std::string> texts_;  // that were asked for
   // By the bytes shown to LLVM; nullptr: they are no instruction by themselves.
   absl::flat_hash_map<uint32_t, Known*> by_word_;
   absl::flat_hash_map<uint64_t, Known*> by_pair_;
@@ -303,11 +314,10 @@ Known* LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
   if (out.is_clause) out.clause_length = static_cast<uint8_t>((word & 0x3f) + 1);
   out.defs = interner_.Set(made.defs);
   out.uses = interner_.Set(made.uses);
-  out.partial_defs = interner_.Set(made.partial_defs);
+  out.partial_defs = made.partial_defs == made.defs ? out.defs : interner_.Set(made.partial_defs);
   out.operands = interner_.Operands(made.operands);
   if (generation_.scaled_offsets && out.memory != MemoryKind::kNone) {
-    known_.back().text = PrintInst(inst);
-    out.scales_offset = known_.back().text.find(" scale_offset") != std::string::npos;
+    out.scales_offset = PrintInst(inst).find(" scale_offset") != std::string::npos;
   }
   return &known_.back();
 }
@@ -360,11 +370,12 @@ std::optional<Instruction> LlvmIsa::Decode(absl::Span<const uint8_t> code, uint6
 std::string LlvmIsa::Print(absl::Span<const uint8_t> code, uint64_t offset) {
   Known* known = Lookup(code, offset);
   if (known == nullptr) return "";
-  if (!known->text.empty()) return known->text;
+  std::string& kept = texts_[known];
+  if (!kept.empty()) return kept;
   llvm::MCInst inst;
   uint64_t size = 0;
   if (!DecodeInst(code.subspan(offset, known->instruction.size), inst, size)) return "";
-  return known->text = PrintInst(inst);
+  return kept = PrintInst(inst);
 }
 
 std::string LlvmIsa::PrintInst(const llvm::MCInst& inst) const {

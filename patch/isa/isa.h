@@ -38,11 +38,11 @@ enum class MemoryKind : uint8_t {
 
 struct InstructionOperand {
   enum class Kind : uint8_t { kRegister, kImmediate };
-  Kind kind = Kind::kImmediate;
-  bool is_def = false;
+  int64_t imm = 0;
   uint16_t reg = 0;   // Register; first of `count`
   uint8_t count = 1;  // consecutive registers
-  int64_t imm = 0;
+  Kind kind = Kind::kImmediate;
+  bool is_def = false;
   bool condition = false;  // vccz, execz: a condition of the registers, not their value
 };
 

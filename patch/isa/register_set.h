@@ -108,7 +108,8 @@ class RegisterSet {
   }
 
  private:
-  static constexpr size_t kWords = (kNumRegisters + 63) / 64;
+  // Even: compilers then work on pairs of words.
+  static constexpr size_t kWords = (kNumRegisters + 127) / 128 * 2;
   static uint64_t Bit(unsigned reg) { return uint64_t{1} << (reg % 64); }
 
   // The registers from `first` on in words of 64, the last with `count` respected.

@@ -15,6 +15,7 @@
 #include "patch/codeobject/code_object.h"
 #include "patch/plan/reason.h"
 #include "patch/plan/record.h"
+#include "patch/plan/shared_code.h"
 #include "patch/probe/user_probe.h"
 
 namespace rjdbi::patch {
@@ -60,13 +61,6 @@ struct ProbeRequest {
   const UserProbe* user = nullptr;  // kUser; its words are counter_index and those behind
 };
 
-// A 32-bit word that the agent fills with half of (counter base + addend).
-struct WordFixup {
-  uint64_t offset = 0;  // of the word: into the sequence, or into the image file
-  bool high_half = false;
-  uint64_t addend = 0;  // bytes
-};
-
 // One probe at one site, ready to be judged and emitted.
 struct SitePlan {
   uint32_t instruction = 0;  // index in the kernel's analysis
@@ -74,12 +68,12 @@ struct SitePlan {
   Probe probe = Probe::kNop;
   Position position = Position::kBefore;
   Placement placement = Placement::kTrampoline;
-  std::vector<uint8_t> sequence;  // the injected code, guards, saves and restores included;
-                                  // not the displaced instruction nor the jumps
-  std::vector<WordFixup> fixups;  // offsets into `sequence`
-  RegisterSet temporaries;        // registers used that hold nothing the application needs
-  RegisterSet grown;              // subset of temporaries beyond the kernel's allocation
-  uint32_t required_sgprs = 0;    // kernel's ordinary SGPRs (highest used + 1) after this plan
+  SharedCode sequence;          // the injected code, guards, saves and restores included;
+                                // not the displaced instruction nor the jumps
+  SharedFixups fixups;          // offsets into `sequence`
+  SharedSet temporaries;        // registers used that hold nothing the application needs
+  SharedSet grown;              // subset of temporaries beyond the kernel's allocation
+  uint32_t required_sgprs = 0;  // kernel's ordinary SGPRs (highest used + 1) after this plan
   uint32_t required_vgprs = 0;
   int32_t sgpr_delta = 0;  // growth of the allocation
   int32_t vgpr_delta = 0;
@@ -89,7 +83,7 @@ struct SitePlan {
   // Index of the s_clause that becomes s_nop 0 because the site lies in its run
   // (or is it); a declared degradation.
   std::optional<uint32_t> broken_clause;
-  std::optional<RecordLayout> record;  // record probes: how to read what they write
+  SharedOptional<RecordLayout> record;  // record probes: how to read what they write
 };
 
 // Code at a kernel's beginning that keeps what is in registers only there.
@@ -100,8 +94,8 @@ struct EntryPlan {
 };
 
 struct EmittedSite {
-  size_t plan = 0;                 // index into the plans given
-  std::optional<Refusal> refusal;  // placement failed; others are unaffected
+  size_t plan = 0;                  // index into the plans given
+  SharedOptional<Refusal> refusal;  // placement failed; others are unaffected
   // Where its sequence lies: in a clone, of the first sequence at this
   // instruction and position; else of the trampoline around the instruction.
   uint64_t trampoline_vaddr = 0;

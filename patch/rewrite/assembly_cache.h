@@ -21,6 +21,13 @@ struct ProbeSequence {
   uint32_t instructions = 0;
 };
 
+// The same, as plans have it in common.
+struct SharedSequence {
+  SharedCode bytes;
+  SharedFixups fixups;
+  uint32_t instructions = 0;
+};
+
 class AssemblyCache {
  public:
   // `key` names what the text is assembled for: processor and wavefront size.
@@ -28,12 +35,28 @@ class AssemblyCache {
   absl::StatusOr<const std::vector<uint8_t>*> Assemble(const std::string& key, Isa& isa,
                                                        const std::string& text);
 
-  // Sequences made before, by all that they depend on; addends are the caller's.
-  std::unordered_map<std::string, ProbeSequence>& sequences() { return sequences_; }
+  // Sequences made before, by all that they depend on; addends count from 0.
+  std::unordered_map<std::string, SharedSequence>& sequences() { return sequences_; }
+  // An equal set that plans have already, or this one.
+  SharedSet Share(const RegisterSet& set);
 
  private:
+  // The first line of its shape, and its registers in the order of the shape.
+  struct Pattern {
+    std::vector<uint8_t> bytes;
+    std::vector<uint16_t> registers;
+  };
+  struct Hash {
+    size_t operator()(const RegisterSet& set) const { return set.Hash(); }
+  };
+
+  absl::StatusOr<std::vector<uint8_t>> Make(const std::string& key, Isa& isa,
+                                            const std::string& text);
+
   std::unordered_map<std::string, std::vector<uint8_t>> bytes_;
-  std::unordered_map<std::string, ProbeSequence> sequences_;
+  std::unordered_map<std::string, Pattern> shapes_;
+  std::unordered_map<std::string, SharedSequence> sequences_;
+  std::unordered_map<RegisterSet, SharedSet, Hash> sets_;
 };
 
 }  // namespace rjdbi::patch

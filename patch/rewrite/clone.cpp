@@ -41,12 +41,12 @@ class Cloner {
 
   std::variant<Clone, Refusal> Make() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
-      const Instruction& in = instructions_[i];
+      const Instruction& in = instructions_.Shared(i);
       if (in.is_clause) SplitClause(i);
       if (in.opcode == "s_delay_alu") KeepDelay(i);
       // What compilers put right before the message: see the rewriter.
-      pieces_[i].nop_ahead =
-          InsertedAhead(i) && DeallocatesVgprs(in, kernel_.code(), kernel_.isa().generation());
+      pieces_[i].nop_ahead = InsertedAhead(i) && DeallocatesVgprs(instructions_[i], kernel_.code(),
+                                                                  kernel_.isa().generation());
     }
     LayOut();
     while (AvoidErratum()) LayOut();
@@ -59,7 +59,7 @@ class Cloner {
  private:
   uint32_t WordOf(uint32_t i) const {
     uint32_t word = 0;
-    std::memcpy(&word, kernel_.code().data() + instructions_[i].offset, sizeof word);
+    std::memcpy(&word, kernel_.code().data() + instructions_.OffsetOf(i), sizeof word);
     return word;
   }
 
@@ -125,7 +125,7 @@ class Cloner {
       if (piece.clause_ahead != 0) at += 4;
       if (piece.nop_ahead) at += 4;
       clone_.places.push_back(static_cast<uint32_t>(at));
-      at += instructions_[i].size;
+      at += instructions_.Shared(i).size;
       if (piece.insertion != nullptr) at += piece.insertion->after.size();
       if (piece.nop_behind) at += 4;
     }
@@ -167,11 +167,10 @@ class Cloner {
     clone_.bytes.reserve(size_);
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
       const Piece& piece = pieces_[i];
-      const Instruction& in = instructions_[i];
       if (piece.insertion != nullptr) Append(piece.insertion->before);
       if (piece.clause_ahead != 0) Append(ClauseWord(clause_of_[i], piece.clause_ahead));
       if (piece.nop_ahead) Append(encoding_.nop);
-      Append(kernel_.code().subspan(in.offset, in.size));
+      Append(kernel_.code().subspan(instructions_.OffsetOf(i), instructions_.Shared(i).size));
       if (piece.word) SetWord(clone_.places[i], *piece.word);
       if (piece.insertion != nullptr) Append(piece.insertion->after);
       if (piece.nop_behind) Append(encoding_.nop);
@@ -180,8 +179,8 @@ class Cloner {
 
   std::optional<Refusal> Branches() {
     for (uint32_t i = 0; i < instructions_.size(); ++i) {
+      if (!instructions_.Shared(i).target_offset) continue;
       const Instruction& in = instructions_[i];
-      if (!in.target_offset) continue;
       const uint64_t from = vaddr_ + clone_.places[i], to = vaddr_ + Target(in);
       const auto offset = BranchOffset(encoding_, from, to);
       if (!offset) {
@@ -244,7 +243,7 @@ KernelOutcome OutcomeOf(const KernelAnalysis& kernel, const Clone& clone, uint64
   outcome.pcs.reserve(clone.places.size());
   for (size_t i = 0; i < clone.places.size(); ++i) {
     outcome.pcs.push_back(
-        {static_cast<uint32_t>(kernel.instructions()[i].offset), clone.places[i]});
+        {static_cast<uint32_t>(kernel.instructions().OffsetOf(i)), clone.places[i]});
   }
   return outcome;
 }
@@ -260,6 +259,12 @@ PlacedClones PlaceClones(const std::map<size_t, const KernelAnalysis*>& kernels,
   }
   PlacedClones result;
   result.sequences.resize(plans.size());
+  size_t room = placed.segment.size();  // about what it will come to: growing copies
+  for (const auto& [index, wanted] : by_kernel) {
+    room += kernels.at(index)->code().size() + 2 * kKernelAlignment;
+    for (size_t p : wanted) room += plans[p].sequence.size();
+  }
+  placed.segment.reserve(room);
   for (const auto& [index, wanted] : by_kernel) {
     const KernelAnalysis& kernel = *kernels.at(index);
     std::map<uint32_t, CloneInsertion> by_instruction;

@@ -30,9 +30,9 @@ namespace rjdbi::patch {
 inline constexpr uint32_t kCounterBytes = 8;
 
 // `registers`: counting probes only. INTERNAL: LLVM refused our text.
-absl::StatusOr<ProbeSequence> BuildSequence(const KernelAnalysis& kernel, Probe probe,
-                                            uint32_t counter_index, const RegisterChoice& registers,
-                                            AssemblyCache& cache);
+absl::StatusOr<SharedSequence> BuildSequence(const KernelAnalysis& kernel, Probe probe,
+                                             uint32_t counter_index,
+                                             const RegisterChoice& registers, AssemblyCache& cache);
 
 // What assembled text depends on besides itself.
 std::string AssemblyKey(const KernelAnalysis& kernel);

@@ -78,10 +78,8 @@ class Emitter {
     if ((registers_.vgprs_fresh && settled) || generation_.mfma_head_guard.empty()) {
       return generation_.head_guard;
     }
-    const auto& instructions = kernel_.instructions();
-    bool mfma = kernel_.has_calls();
-    for (size_t i = 0; i < instructions.size() && !mfma; ++i) mfma = instructions.Shared(i).mfma;
-    return mfma ? generation_.mfma_head_guard : generation_.head_guard;
+    return kernel_.may_run_matrix_instructions() ? generation_.mfma_head_guard
+                                                 : generation_.head_guard;
   }
 
   // gfx12: scalar writes of registers that vector instructions have read, here or

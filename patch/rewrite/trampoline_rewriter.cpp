@@ -178,9 +178,9 @@ class TrampolineRewriter final : public Rewriter {
   AssemblyCache cache_;
 };
 
-void TakeRegisters(const RegisterChoice& registers, SitePlan& plan) {
-  plan.temporaries = registers.temporaries;
-  plan.grown = registers.grown;
+void TakeRegisters(const RegisterChoice& registers, AssemblyCache& cache, SitePlan& plan) {
+  plan.temporaries = cache.Share(registers.temporaries);
+  plan.grown = cache.Share(registers.grown);
   plan.required_sgprs = registers.required_sgprs;
   plan.required_vgprs = registers.required_vgprs;
   plan.sgpr_delta = registers.sgpr_delta;
@@ -200,10 +200,10 @@ std::optional<Refusal> TrampolineRewriter::PlanCounter(const KernelAnalysis& ker
         ChooseRegisters(kernel, plan.instruction, request);
     if (Refusal* refusal = std::get_if<Refusal>(&choice)) return std::move(*refusal);
     registers = std::get<RegisterChoice>(choice);
-    TakeRegisters(registers, plan);
+    TakeRegisters(registers, cache_, plan);
     plan.telemetry_bytes_per_event = kCounterBytes;
   }
-  absl::StatusOr<ProbeSequence> sequence =
+  absl::StatusOr<SharedSequence> sequence =
       BuildSequence(kernel, request.probe, request.counter_index, registers, cache_);
   if (!sequence.ok()) return AssemblerFailed(sequence.status());
   plan.sequence = std::move(sequence->bytes);
@@ -228,7 +228,7 @@ std::optional<Refusal> TrampolineRewriter::PlanRecord(const KernelAnalysis& kern
   auto choice = ChooseRecordRegisters(kernel, plan.instruction, request, wanted.needs);
   if (Refusal* refusal = std::get_if<Refusal>(&choice)) return std::move(*refusal);
   const RegisterChoice& registers = std::get<RegisterChoice>(choice);
-  TakeRegisters(registers, plan);
+  TakeRegisters(registers, cache_, plan);
   auto sequence = BuildRecordSequence(kernel, request, wanted, registers, cache_);
   if (!sequence.ok()) return AssemblerFailed(sequence.status());
   plan.sequence = std::move(sequence->bytes);
@@ -294,7 +294,7 @@ std::variant<EntryPlan, Refusal> TrampolineRewriter::PlanEntry(const KernelAnaly
   entry.plan.kernel_index = kernel.kernel_index();
   entry.plan.probe = Probe::kTraceExec;
   entry.plan.placement = request.placement;
-  TakeRegisters(std::get<RegisterChoice>(choice), entry.plan);
+  TakeRegisters(std::get<RegisterChoice>(choice), cache_, entry.plan);
   SequenceWriter out(kernel, cache_);
   out.Lines(kernel.isa().generation().head_guard);
   for (size_t axis = 0, n = 0; axis < ids.size(); ++axis) {

@@ -93,10 +93,7 @@ class Planner {
 std::string_view HeadGuard(const KernelAnalysis& kernel, bool vgprs_fresh) {
   const Generation& generation = kernel.isa().generation();
   if (vgprs_fresh || generation.mfma_head_guard.empty()) return generation.head_guard;
-  const auto& instructions = kernel.instructions();
-  bool mfma = kernel.has_calls();
-  for (size_t i = 0; i < instructions.size() && !mfma; ++i) mfma = instructions.Shared(i).mfma;
-  return mfma ? generation.mfma_head_guard : generation.head_guard;
+  return kernel.may_run_matrix_instructions() ? generation.mfma_head_guard : generation.head_guard;
 }
 
 }  // namespace

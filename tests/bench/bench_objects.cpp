@@ -62,7 +62,8 @@ const std::vector<test::BundledObject>& LibraryObjects() {
   return *objects;
 }
 
-absl::Span<const uint8_t> Choose(const std::string& target, const std::string& size_class) {
+// By size.
+std::vector<absl::Span<const uint8_t>> ObjectsFor(const std::string& target) {
   std::vector<absl::Span<const uint8_t>> own;
   for (const auto& object : LibraryObjects()) {
     const bool matches = object.target.find("--" + target) != std::string::npos;
@@ -73,6 +74,11 @@ absl::Span<const uint8_t> Choose(const std::string& target, const std::string& s
   if (own.empty()) Die("librocsparse has no object for " + target);
   std::stable_sort(own.begin(), own.end(),
                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  return own;
+}
+
+absl::Span<const uint8_t> Choose(const std::string& target, const std::string& size_class) {
+  const std::vector<absl::Span<const uint8_t>> own = ObjectsFor(target);
   if (size_class == "small") return own[own.size() / 10];
   if (size_class == "median") return own[own.size() / 2];
   if (size_class == "largest") return own.back();
@@ -82,22 +88,37 @@ absl::Span<const uint8_t> Choose(const std::string& target, const std::string& s
   return *--above;
 }
 
-}  // namespace
-
-const BenchObject& FindObject(const std::string& target, const std::string& size_class) {
+const BenchObject& Keep(const std::string& target, const std::string& size_class,
+                        absl::Span<const uint8_t> bytes) {
   static Folder folder;
   static std::map<std::string, BenchObject> made;
   BenchObject& object = made[target + "-" + size_class];
   if (!object.file.empty()) return object;
   object.target = target;
   object.size_class = size_class;
-  object.bytes = Choose(target, size_class);
+  object.bytes = bytes;
   object.file = folder.path() + "/" + target + "-" + size_class + ".co";
   std::ofstream out(object.file, std::ios::binary);
   out.write(reinterpret_cast<const char*>(object.bytes.data()),
             static_cast<std::streamsize>(object.bytes.size()));
   if (!out.flush()) Die("cannot write " + object.file);
   return object;
+}
+
+}  // namespace
+
+const BenchObject& FindObject(const std::string& target, const std::string& size_class) {
+  return Keep(target, size_class, Choose(target, size_class));
+}
+
+std::vector<BenchObject> EveryObject(const std::string& target, size_t every) {
+  std::vector<BenchObject> objects;
+  const std::vector<absl::Span<const uint8_t>> own = ObjectsFor(target);
+  for (size_t i = own.size(); i > 0; i -= std::min(i, every)) {
+    objects.push_back(Keep(target, std::to_string(i - 1), own[i - 1]));
+  }
+  std::reverse(objects.begin(), objects.end());
+  return objects;
 }
 
 RunResult Run(const std::vector<std::string>& command, const std::vector<std::string>& environment,

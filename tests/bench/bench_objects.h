@@ -24,6 +24,9 @@ struct BenchObject {
 // message, if the library cannot be read. The reference lives until the program ends.
 const BenchObject& FindObject(const std::string& target, const std::string& size_class);
 
+// Of the same objects every so manieth, by size, the largest among them.
+std::vector<BenchObject> EveryObject(const std::string& target, size_t every);
+
 struct RunResult {
   bool ok = false;  // exit code 0
   double seconds = 0, cpu_seconds = 0;

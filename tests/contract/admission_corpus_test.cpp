@@ -11,6 +11,7 @@
 #include "contract/admission.h"
 #include "contract/catalogue.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 #include "tests/corpus/offload_bundle.h"
 
 namespace rjdbi::contract {
@@ -33,7 +34,7 @@ void AdmitEverywhere(absl::Span<const uint8_t> object, v1::Placement placement, 
   attachment.mutable_spec()->set_placement(placement);
   attachment.mutable_spec()->mutable_budget()->set_expected_events_per_second(1);
   auto rewriter = patch::MakeTrampolineRewriter();
-  const Admission a = Admit(object, {attachment}, DefaultPolicy(), *rewriter);
+  const Admission a = WithDecisions(Admit(object, {attachment}, DefaultPolicy(), *rewriter));
   ASSERT_EQ(a.record.object_violations_size(), 0)
       << a.record.object_violations(0).ShortDebugString();
   ASSERT_FALSE(a.patched.empty());

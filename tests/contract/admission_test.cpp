@@ -13,6 +13,7 @@
 #include "contract/text.h"
 #include "patch/codeobject/appendix.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 #include "tests/patch/analysis_assemble.h"
 
 namespace rjdbi::contract {
@@ -55,7 +56,7 @@ Admission AdmitAll(const std::vector<uint8_t>& object,
                    const std::vector<v1::Attachment>& attachments,
                    const Policy& policy = DefaultPolicy()) {
   auto rewriter = patch::MakeTrampolineRewriter();
-  return Admit(object, attachments, policy, *rewriter);
+  return WithDecisions(Admit(object, attachments, policy, *rewriter));
 }
 
 bool IsAttached(const v1::Decision& d) {
@@ -681,7 +682,7 @@ class LyingRewriter : public patch::Rewriter {
     EXPECT_TRUE(bytes.ok()) << bytes.status();
     if (auto* p = std::get_if<patch::SitePlan>(&plan)) {
       p->sequence = *bytes;
-      p->fixups.clear();
+      p->fixups = {};
     }
     return plan;
   }
@@ -821,7 +822,8 @@ TEST(Admission, PlansAreNotBelieved) {
   };
   for (const auto& [text, expected] : lies) {
     LyingRewriter liar(text);
-    const Admission a = Admit(object, {Attach("a1", "*", "memory", "nop")}, DefaultPolicy(), liar);
+    const Admission a =
+        WithDecisions(Admit(object, {Attach("a1", "*", "memory", "nop")}, DefaultPolicy(), liar));
     ExpectConserved(a);
     EXPECT_EQ(CountAttached(a.record), 0u) << text;
     std::set<std::string> ids;
@@ -834,8 +836,9 @@ TEST(Admission, PlansAreNotBelieved) {
 TEST(Admission, AnImageThatFailsValidationIsNeverShipped) {
   LyingRewriter corrupting("s_nop 0");
   corrupting.corrupt_ = true;
-  const Admission a = Admit(CompileOpenCl("gfx90a", kSource), {Attach("a1", "*", "memory", "nop")},
-                            DefaultPolicy(), corrupting);
+  const Admission a =
+      WithDecisions(Admit(CompileOpenCl("gfx90a", kSource), {Attach("a1", "*", "memory", "nop")},
+                          DefaultPolicy(), corrupting));
   ExpectConserved(a);
   EXPECT_TRUE(a.patched.empty());
   EXPECT_TRUE(a.fixups.empty());

@@ -14,6 +14,7 @@
 #include "contract/admission.h"
 #include "contract/catalogue.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 #include "tests/patch/analysis_assemble.h"
 
 namespace rjdbi::contract {
@@ -75,7 +76,7 @@ v1::Decision Ask(const Simd& simd, const test::AsmKernel& kernel, int loss) {
     a.mutable_spec()->mutable_budget()->set_max_occupancy_loss(static_cast<uint32_t>(loss));
   }
   auto rewriter = patch::MakeTrampolineRewriter();
-  const Admission admission = Admit(object, {a}, DefaultPolicy(), *rewriter);
+  const Admission admission = WithDecisions(Admit(object, {a}, DefaultPolicy(), *rewriter));
   EXPECT_EQ(admission.record.decisions_size(), 1) << admission.record.ShortDebugString();
   return admission.record.decisions_size() == 1 ? admission.record.decisions(0) : v1::Decision();
 }

@@ -25,6 +25,7 @@
 #include "contract/inspect.h"
 #include "patch/codeobject/appendix.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 #include "tests/patch/analysis_assemble.h"
 
 namespace rjdbi::contract {
@@ -60,7 +61,7 @@ v1::Attachment Attach(const std::string& kernel, const std::string& sites, const
 Admission AdmitAll(absl::Span<const uint8_t> object, std::vector<v1::Attachment> attachments) {
   for (size_t i = 0; i < attachments.size(); ++i) attachments[i].set_id(absl::StrCat("a", i + 1));
   auto rewriter = patch::MakeTrampolineRewriter();
-  return Admit(object, attachments, DefaultPolicy(), *rewriter);
+  return WithDecisions(Admit(object, attachments, DefaultPolicy(), *rewriter));
 }
 
 std::vector<v1::Attachment> Usual(v1::Placement placement) {

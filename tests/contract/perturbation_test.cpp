@@ -9,6 +9,7 @@
 
 #include "contract/catalogue.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 #include "tests/patch/analysis_assemble.h"
 
 namespace rjdbi::contract {
@@ -35,7 +36,7 @@ Admission CountAt(const std::vector<uint8_t>& object, const std::string& sites) 
   a.mutable_spec()->set_sites(sites);
   a.mutable_spec()->set_probe("count-waves");
   auto rewriter = patch::MakeTrampolineRewriter();
-  return Admit(object, {a}, DefaultPolicy(), *rewriter);
+  return WithDecisions(Admit(object, {a}, DefaultPolicy(), *rewriter));
 }
 
 v1::Perturbation Only(const PerturbationTally& tally) {

@@ -23,6 +23,7 @@
 #include "contract/record_format.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 #include "proto/rjdbi/telemetry_ring.h"
+#include "tests/contract/expanded.h"
 #include "tests/patch/analysis_assemble.h"
 #include "tests/softgpu/interp/test_loader.h"
 
@@ -307,7 +308,8 @@ void Check(const Case& c, const std::vector<uint8_t>& bytes, const Program& prog
   auto rewriter = patch::MakeTrampolineRewriter();
   v1::Attachment attachment = Attach(program.kernel, c.probe, c.sites, c.placement, c.position);
   attachment.mutable_spec()->set_value_register(c.value_register);
-  Admission admission = Admit(bytes, {attachment}, Generous(c.half_bytes), *rewriter);
+  Admission admission =
+      WithDecisions(Admit(bytes, {attachment}, Generous(c.half_bytes), *rewriter));
   const v1::AdmissionRecord& record = admission.record;
   ASSERT_EQ(record.object_violations_size(), 0) << record.object_violations(0).DebugString();
   std::vector<const v1::Decision*> sites;

@@ -188,8 +188,10 @@ TEST(SeamsValidation, AnImageWithoutAFenceIsRefused) {
     };
     EXPECT_TRUE(findings().empty());
     ASSERT_TRUE(loaded.isa().Print(plan.sequence, 0).starts_with("s_waitcnt_depctr"));
-    plan.sequence.erase(plan.sequence.begin(), plan.sequence.begin() + 4);
-    for (patch::WordFixup& fixup : plan.fixups) fixup.offset -= 4;
+    plan.sequence = std::vector<uint8_t>(plan.sequence.begin() + 4, plan.sequence.end());
+    std::vector<patch::WordFixup> fixups(plan.fixups.begin(), plan.fixups.end());
+    for (patch::WordFixup& fixup : fixups) fixup.offset -= 4;
+    plan.fixups = fixups;
     ASSERT_EQ(findings().size(), 1u);
     EXPECT_THAT(findings()[0].what, HasSubstr("a sequence keeps no distance: no fence"));
   }

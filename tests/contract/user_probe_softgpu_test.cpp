@@ -20,6 +20,7 @@
 #include "contract/admission.h"
 #include "contract/user_probe.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 #include "tests/softgpu/interp/test_loader.h"
 
 namespace rjdbi::contract {
@@ -277,11 +278,12 @@ void UserProbes::Check(const std::vector<uint8_t>& bytes, const Program& program
   const auto& [target, placement] = GetParam();
   const std::string object = ReadProbe(target, "hip"), loops = ReadProbe(target, "loops");
   auto rewriter = patch::MakeTrampolineRewriter();
-  Admission admission = Admit(bytes,
-                              {Attach("a1", program.kernel, object, "misaligned", 2, placement),
-                               Attach("a2", program.kernel, object, "word_histogram", 8, placement),
-                               Attach("a3", program.kernel, loops, "address_bits", 3, placement)},
-                              Generous(), *rewriter);
+  Admission admission =
+      WithDecisions(Admit(bytes,
+                          {Attach("a1", program.kernel, object, "misaligned", 2, placement),
+                           Attach("a2", program.kernel, object, "word_histogram", 8, placement),
+                           Attach("a3", program.kernel, loops, "address_bits", 3, placement)},
+                          Generous(), *rewriter));
   const v1::AdmissionRecord& record = admission.record;
   ASSERT_EQ(record.object_violations_size(), 0) << record.object_violations(0).DebugString();
   std::vector<const v1::Decision*> sites;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "contract/admission.h"
 #include "contract/catalogue.h"
+#include "contract/decisions.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 #include "tests/patch/analysis_assemble.h"
 
@@ -109,7 +110,7 @@ v1::AdmissionRecord AdmitOne(v1::AttachmentSpec spec, const std::string& body = 
   Policy policy = DefaultPolicy();
   policy.defaults.set_max_injected_instructions_per_event(256);
   policy.ceiling = v1::Budget();
-  return Admit(object, {attachment}, policy, *rewriter).record;
+  return Expanded(Admit(object, {attachment}, policy, *rewriter).record);
 }
 
 // ---- manifests -----------------------------------------------------------------------

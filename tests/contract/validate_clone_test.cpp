@@ -260,7 +260,9 @@ TEST_F(CloneValidation, DelayHintsDoNotReachAcrossASequence) {
 TEST_F(CloneValidation, NothingMoreAndNothingLess) {
   Everything();
   std::vector<SitePlan> other = plans_;
-  other[1].sequence[0] ^= 1;
+  std::vector<uint8_t> code = other[1].sequence;
+  code[0] ^= 1;
+  other[1].sequence = code;
   EXPECT_THAT(Findings(&other), HasSubstr("does not hold the admitted sequence"));
   // A sequence that nobody admitted.
   const patch::RewriteResult whole = result_;

@@ -326,7 +326,9 @@ TEST(ValidationOfBranches, EachWordOfTheWayOutCounts) {
 }
 
 TEST_F(Validation, AnotherSequenceThanTheAdmittedOne) {
-  plans_[1].sequence[0] ^= 1;
+  std::vector<uint8_t> code = plans_[1].sequence;
+  code[0] ^= 1;
+  plans_[1].sequence = code;
   EXPECT_THAT(Findings(), HasSubstr("not the admitted sequence"));
 }
 
