@@ -8,10 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/record_report.h"
+#include "clients/vacuous.h"
 #include "clients/verbs.h"
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
 #include "contract/natural_order.h"
+#include "contract/near_miss.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -151,9 +153,6 @@ void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply, bool al
   out.Print(contract::RenderCoverage(rows, out.render()));
   PrintObjectViolations(out, reply.refused_objects());
   PrintGaps(out, reply);
-  for (const std::string& id : reply.unmatched_attachments()) {
-    out.Print(absl::StrCat("attachment ", id, " has matched no kernel so far\n"));
-  }
   if (reply.folded_processes() > 0) {
     out.Print(
         absl::StrCat(reply.folded_processes(),
@@ -171,10 +170,39 @@ void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply, bool al
 int CoverageExit(const v1::GetCoverageReply& reply) {
   const v1::Coverage& total = reply.total();
   const uint64_t done = total.attached() + total.degraded();
-  if (done == 0) return kRefused;  // vacuous, if nothing was requested
-  const bool whole = done == total.requested() && Gaps(reply) == 0 &&
-                     reply.refused_objects_size() == 0 && reply.unmatched_attachments_size() == 0;
+  const bool vacuous =
+      reply.unmatched_attachments_size() > 0 || !FindVacuous(reply.coverage()).empty();
+  if (done == 0 || vacuous) return kRefused;
+  const bool whole =
+      done == total.requested() && Gaps(reply) == 0 && reply.refused_objects_size() == 0;
   return whole ? kOk : kPartial;
+}
+
+void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply) {
+  std::vector<Vacuous> vacuous = FindVacuous(reply.coverage());
+  for (const std::string& id : reply.unmatched_attachments()) {
+    const bool listed =
+        std::any_of(vacuous.begin(), vacuous.end(), [&](const Vacuous& v) { return v.id == id; });
+    if (!listed) vacuous.push_back({id, 0, 0, ""});
+  }
+  v1::GetStatusReply status;
+  v1::ListKernelsReply kernels;
+  ControlClient client(context.control_socket);
+  if (vacuous.empty() || !client.GetStatus({}, status).ok()) return;
+  for (const Vacuous& v : vacuous) {
+    for (const v1::Attachment& attachment : status.attachments()) {
+      if (attachment.id() != v.id) continue;
+      std::string hint;
+      if (v.kernels == 0 && v.left_out.empty() &&
+          (kernels.kernels_size() > 0 || client.ListKernels({}, kernels).ok())) {
+        std::vector<std::string> names;
+        for (const v1::KernelSummary& kernel : kernels.kernels()) names.push_back(kernel.name());
+        hint =
+            contract::DidYouMean(contract::ClosestKernels(attachment.spec().kernel_glob(), names));
+      }
+      WarnVacuous(context.out, v, attachment.spec(), Printable(hint));
+    }
+  }
 }
 
 int Attach(const Context& context, const v1::AttachmentSpec& spec) {
@@ -266,17 +294,21 @@ int CodeObjects(const Context& context) {
   return kOk;
 }
 
-int WhyNotAttached(const Context& context, const std::string& kernel,
-                   std::optional<uint64_t> offset, bool all) {
+int WhyNotAttached(const Context& context, const WhyOptions& options) {
   v1::WhyNotAttachedRequest request;
-  request.set_kernel_glob(kernel);
-  if (offset.has_value()) request.set_kernel_offset(*offset);
-  request.set_include_detached(all);
+  request.set_kernel_glob(options.kernel);
+  if (options.offset.has_value()) request.set_kernel_offset(*options.offset);
+  request.set_include_detached(options.all);
   v1::WhyNotAttachedReply reply;
   if (absl::Status s = ControlClient(context.control_socket).WhyNotAttached(request, reply);
       !s.ok()) {
     return context.out.Fail(s);
   }
+  return PrintWhyNotAttached(context, options, reply);
+}
+
+int PrintWhyNotAttached(const Context& context, const WhyOptions& options,
+                        const v1::WhyNotAttachedReply& reply) {
   // Nobody has loaded such a kernel, as far as rjdbid can tell: no answer.
   const bool unknown =
       !reply.kernel_known() && reply.decisions_size() == 0 && reply.attached_sites() == 0;
@@ -285,7 +317,7 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
     context.out.Json(reply);
     return code;
   }
-  if (all) {
+  if (options.all) {
     for (const auto* decisions : {&reply.decisions(), &reply.degraded()}) {
       for (const v1::Decision& decision : *decisions) {
         context.out.Print(contract::RenderDecision(decision, context.out.render()));
@@ -302,13 +334,13 @@ int WhyNotAttached(const Context& context, const std::string& kernel,
       "%s refused, %d attached%s\n", Count(static_cast<uint64_t>(reply.decisions_size()), "site"),
       reply.attached_sites(),
       reply.degraded_size() == 0 ? "" : absl::StrFormat(" (%d degraded)", reply.degraded_size())));
-  if (unknown) {
+  if (unknown && options.file.empty()) {
     context.out.Note(
-        absl::StrCat("no process has loaded a kernel that matches '", Printable(kernel),
+        absl::StrCat("no process has loaded a kernel that matches '", Printable(options.kernel),
                      "', as far as rjdbid has seen: objects that no attachment asks about are "
                      "not sent to it. Attach, then run the program"));
   }
-  NoteDetached(context.out, reply.detached_attachments(), all);
+  NoteDetached(context.out, reply.detached_attachments(), options.all);
   return code;
 }
 
@@ -478,6 +510,7 @@ int Query(const Context& context, const Filter& filter,
     NoteDetached(context.out, coverage.detached_attachments(),
                  filter.all || !filter.attachment.empty());
   }
+  WarnVacuousIn(context, coverage);
   return CoverageExit(coverage);
 }
 

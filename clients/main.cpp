@@ -121,7 +121,11 @@ int WhyNot(const Context& context, const Arguments& a) {
     }
     offset = value;
   }
-  return WhyNotAttached(context, a.kernel, offset, a.all);
+  const WhyOptions options = {a.kernel, offset, a.all, a.file, a.admit.attach};
+  if (a.file.empty() != a.admit.attach.empty()) {
+    return context.out.FailUsage("why-not-attached: --file and --attach belong together");
+  }
+  return a.file.empty() ? WhyNotAttached(context, options) : WhyNotAttachedInFile(context, options);
 }
 
 int DetachVerb(const Context& context, const Arguments& a) {
@@ -160,6 +164,13 @@ void AddQueries(CLI::App& app, Arguments& a) {
   verb->add_option("KERNEL", a.kernel, "Glob")->required();
   verb->add_option("OFFSET", a.offset, "Bytes from the kernel's start");
   verb->add_flag("--all", a.all, "Every site on its own, and detached attachments, too");
+  verb->add_option("--file", a.file, "Ask about this code object, not about processes")
+      ->type_name("FILE");
+  verb->add_option("--attach", a.admit.attach, "With --file: what is asked for, as for admit")
+      ->type_name("SPEC")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
 
   verb = Verb(app, a, "coverage", "How much of what was asked for is in place",
               [&a](const Context& c) { return Coverage(c, a.filter); });
@@ -231,7 +242,8 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   verb->add_option("--attach", a.run.attach, std::string("Attach for this run: ") + kSpecHelp)
       ->type_name("SPEC")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
   verb->add_flag("--report", a.run.report, "Print the report when the command has ended");
 
   verb = Verb(app, a, "admit", "Judge and patch a code object without a daemon",
@@ -241,6 +253,7 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->type_name("SPEC")
       ->expected(1)
       ->take_all()
+      ->allow_extra_args(false)
       ->required();
   verb->add_option("--output-image", a.admit.image, "Where the patched image goes")
       ->type_name("FILE");
@@ -259,7 +272,8 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   verb->add_option("--probe", p.probes, "Probes, each on its own (default count-waves)")
       ->type_name("NAME")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
   SpecOption(verb, p.spec, "kernel", "Kernels (default *)", "GLOB", false);
   SpecOption(verb, p.spec, "sites", "Instructions (default memory)", "SELECTOR", false);
   SpecOption(verb, p.spec, "position", "before (default) or after each", "WHERE", false);
@@ -270,7 +284,8 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   verb->add_option("--target", p.targets, "Only objects whose ISA name contains this")
       ->type_name("TEXT")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
   verb->add_option("--limit", p.limit, "So many objects at most, evenly spread")->type_name("N");
   AddPatched(app, a);
 
@@ -307,8 +322,12 @@ void AddProbes(CLI::App& app, Arguments& a) {
                    "What to pass, in order: address, telemetry, exec, lane, site, wave, a "
                    "register, a number")
       ->type_name("LIST")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb->add_option("--name", p.name, "The probe's (default the function's)")->type_name("NAME");
+  verb->add_option("--format", p.format, "textproto (default) or yaml")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"textproto", "yaml"}));
   verb->add_option("--telemetry-words", p.telemetry_words,
                    "64-bit words per site (default as many as it uses)")
       ->type_name("N");

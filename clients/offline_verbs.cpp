@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "clients/files.h"
 #include "clients/spec_text.h"
+#include "clients/vacuous.h"
 #include "clients/verbs.h"
 #include "contract/address_map.h"
 #include "contract/admission.h"
@@ -50,11 +51,13 @@ void NoteWhyEmpty(const Context& context, bool filtered) {
 
 constexpr char kNotWithFile[] = "--object chooses among what rjdbid has seen: not with a FILE";
 
-void NoteNoKernel(const Context& context, const std::string& kernel) {
+void NoteNoKernel(const Context& context, const std::string& bytes, const std::string& kernel) {
+  const std::string near = contract::NearMiss(AsBytes(bytes), kernel, "");
   context.out.Note(kernel.empty()
                        ? "note: the code object has no kernels"
                        : absl::StrCat("note: no kernel of the file matches '", Printable(kernel),
-                                      "'; rjctl kernels FILE lists all"));
+                                      "'; ", near.empty() ? "" : Printable(near) + " ",
+                                      "rjctl kernels FILE lists all"));
 }
 
 int PrintKernels(const Context& context, const v1::ListKernelsReply& reply, bool with_object) {
@@ -183,32 +186,26 @@ int RecordExit(const v1::AdmissionRecord& record) {
     requested += c.requested();
     done += c.attached() + c.degraded();
   }
-  if (done == 0) return kRefused;
+  if (done == 0 || !FindVacuous(record.coverage()).empty()) return kRefused;
   return done == requested && record.object_violations_size() == 0 ? kOk : kPartial;
 }
 
-// Attachments that nothing was asked of: why, and how to see what there is.
-void NoteVacuous(const Context& context, const v1::AdmissionRecord& record,
-                 const std::vector<v1::Attachment>& attachments) {
-  if (record.object_violations_size() > 0) return;
-  for (const v1::Attachment& a : attachments) {
-    uint64_t requested = 0, kernels = 0;
-    for (const v1::Coverage& c : record.coverage()) {
-      if (c.attachment_id() != a.id()) continue;
-      requested += c.requested();
-      kernels += c.kernel().empty() ? 0 : 1;
+void WarnVacuousIn(const Context& context, const std::string& bytes,
+                   const v1::AdmissionRecord& record,
+                   const std::vector<v1::Attachment>& attachments) {
+  for (const Vacuous& vacuous : FindVacuous(record.coverage())) {
+    const auto of = std::find_if(attachments.begin(), attachments.end(),
+                                 [&](const auto& a) { return a.id() == vacuous.id; });
+    if (of == attachments.end()) continue;
+    const v1::AttachmentSpec& spec = of->spec();
+    std::string hint;
+    if (vacuous.requested == 0 && vacuous.left_out.empty()) {
+      hint = contract::NearMiss(AsBytes(bytes), spec.kernel_glob(), spec.sites());
+      absl::StrAppend(
+          &hint, hint.empty() ? "" : " ", "rjctl ",
+          vacuous.kernels == 0 ? "kernels FILE lists all" : "sites FILE lists what there is");
     }
-    if (requested > 0) continue;
-    if (kernels == 0) {
-      context.out.Note(absl::StrCat("note: ", a.id(), ": no kernel matches '",
-                                    Printable(a.spec().kernel_glob()),
-                                    "'; rjctl kernels FILE lists all"));
-    } else {
-      context.out.Note(absl::StrCat("note: ", a.id(), ": '", Printable(a.spec().sites()),
-                                    "' selects no instruction of ", kernels,
-                                    kernels == 1 ? " kernel" : " kernels",
-                                    "; rjctl sites FILE lists what there is"));
-    }
+    WarnVacuous(context.out, vacuous, spec, Printable(hint));
   }
 }
 
@@ -300,7 +297,7 @@ int Kernels(const Context& context, const std::string& file, const std::string& 
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const auto reply = contract::InspectKernels(AsBytes(*bytes), kernel);
   if (!reply.ok()) return FailOnFile(context, file, *bytes, reply.status());
-  if (reply->kernels().empty()) NoteNoKernel(context, kernel);
+  if (reply->kernels().empty()) NoteNoKernel(context, *bytes, kernel);
   return PrintKernels(context, *reply, /*with_object=*/false);
 }
 
@@ -323,7 +320,7 @@ int Sites(const Context& context, const std::string& file, const std::string& ha
   const absl::StatusOr<std::string> bytes = ReadFile(file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const auto reply = contract::InspectSites(AsBytes(*bytes), kernel, sites);
-  if (reply.ok() && reply->structures().empty()) NoteNoKernel(context, kernel);
+  if (reply.ok() && reply->structures().empty()) NoteNoKernel(context, *bytes, kernel);
   if (reply.ok()) return PrintSites(context, *reply);
   if (absl::IsInvalidArgument(reply.status())) return context.out.Fail(reply.status());  // selector
   return FailOnFile(context, file, *bytes, reply.status());
@@ -349,12 +346,12 @@ int Explain(const Context& context, const std::string& id) {
   return kOk;
 }
 
-int Admit(const Context& context, const AdmitOptions& options) {
-  contract::Policy policy = contract::DefaultPolicy();
-  // On a file there is nobody to harm: the attachment's own consent is enough.
-  policy.allow_sabotage = true;
-  std::vector<v1::Attachment> attachments;
-  for (const std::string& text : options.attach) {
+namespace {
+
+// Attachments from --attach, with what CheckSpec says about them; the exit code.
+int ReadAttachments(const Context& context, const std::vector<std::string>& texts,
+                    const contract::Policy& policy, std::vector<v1::Attachment>& attachments) {
+  for (const std::string& text : texts) {
     const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text);
     if (!spec.ok()) return context.out.Fail(spec.status());
     v1::Attachment& attachment = attachments.emplace_back();
@@ -362,7 +359,83 @@ int Admit(const Context& context, const AdmitOptions& options) {
     *attachment.mutable_spec() = *spec;
     NoteUnused(context, *spec);
   }
-  if (const int code = CheckSpecs(context, attachments, policy); code != kOk) return code;
+  return CheckSpecs(context, attachments, policy);
+}
+
+// On a file there is nobody to harm: the attachment's own consent is enough.
+contract::Policy FilePolicy() {
+  contract::Policy policy = contract::DefaultPolicy();
+  policy.allow_sabotage = true;
+  return policy;
+}
+
+// The decisions of a record that an answer is about.
+void SortDecisions(const v1::AdmissionRecord& record, const WhyOptions& options,
+                   v1::WhyNotAttachedReply& reply) {
+  for (const contract::DecisionGroup& group : contract::DecisionGroups(record)) {
+    if (!contract::KernelMatches(options.kernel, group.kernel())) continue;
+    reply.set_kernel_known(true);
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (options.offset.has_value() && group.kernel_offset(i) != *options.offset) continue;
+      const v1::Decision& form = group.Form(i);
+      const bool attached = form.violations().empty();
+      if (attached) reply.set_attached_sites(reply.attached_sites() + 1);
+      if (attached && form.degradations().empty()) continue;
+      *(attached ? reply.add_degraded() : reply.add_decisions()) = group.At(i);
+    }
+  }
+}
+
+// Nothing was decided: the place is no instruction, or nothing asks for it.
+void SayWhyNothing(const std::string& bytes, const WhyOptions& options,
+                   v1::WhyNotAttachedReply& reply) {
+  if (options.offset.has_value()) {
+    auto here = contract::InspectOffset(AsBytes(bytes), options.kernel, *options.offset);
+    if (here.ok() && !here->some_start_there) {
+      for (v1::Violation& v : here->missing) *reply.add_violations() = std::move(v);
+      if (!here->missing.empty()) return;
+    }
+  }
+  const auto kernels = contract::InspectKernels(AsBytes(bytes), options.kernel);
+  const bool known = kernels.ok() && kernels->kernels_size() > 0;
+  reply.set_kernel_known(known);
+  const std::string near = known ? "" : contract::NearMiss(AsBytes(bytes), options.kernel, "");
+  *reply.add_violations() = contract::MakeViolation(
+      contract::id::kNothingAsked,
+      known ? "0 sites" : absl::StrCat("no kernel '", options.kernel, "'"), "", {},
+      known ? "no attachment selects such an instruction of this kernel"
+            : absl::StrCat("no kernel of the file has this name", near.empty() ? "" : "; ", near));
+}
+
+}  // namespace
+
+int WhyNotAttachedInFile(const Context& context, const WhyOptions& options) {
+  const contract::Policy policy = FilePolicy();
+  std::vector<v1::Attachment> attachments;
+  if (const int code = ReadAttachments(context, options.attach, policy, attachments); code != kOk) {
+    return code;
+  }
+  const absl::StatusOr<std::string> bytes = ReadFile(options.file);
+  if (!bytes.ok()) return context.out.Fail(bytes.status());
+  const auto rewriter = patch::MakeTrampolineRewriter();
+  const v1::AdmissionRecord record =
+      contract::Admit(AsBytes(*bytes), attachments, policy, *rewriter).record;
+  v1::WhyNotAttachedReply reply;
+  SortDecisions(record, options, reply);
+  contract::AddExcerpts(AsBytes(*bytes), kMostExcerpts, reply.mutable_decisions());
+  *reply.mutable_violations() = record.object_violations();
+  if (reply.violations().empty() && reply.decisions().empty() && reply.attached_sites() == 0) {
+    SayWhyNothing(*bytes, options, reply);
+  }
+  return PrintWhyNotAttached(context, options, reply);
+}
+
+int Admit(const Context& context, const AdmitOptions& options) {
+  const contract::Policy policy = FilePolicy();
+  std::vector<v1::Attachment> attachments;
+  if (const int code = ReadAttachments(context, options.attach, policy, attachments); code != kOk) {
+    return code;
+  }
   const absl::StatusOr<std::string> bytes = ReadFile(options.file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   KeepPriorAttachments(context, *bytes, attachments);
@@ -376,7 +449,7 @@ int Admit(const Context& context, const AdmitOptions& options) {
     context.out.Print(
         contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));
   }
-  NoteVacuous(context, admission.record, attachments);
+  WarnVacuousIn(context, *bytes, admission.record, attachments);
   if (std::string hint = WrongKind(*bytes); !hint.empty()) {
     context.out.Note(absl::StrCat("help: ", Printable(options.file), ": ",
                                   IsElf(*bytes) ? "" : "not an ELF file; ", hint));

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "clients/verbs.h"
 #include "contract/inference.h"
+#include "contract/manifest_yaml.h"
 #include "contract/render.h"
 #include "contract/user_probe.h"
 #include "patch/rewrite/user_sample.h"
@@ -377,8 +378,8 @@ int Infer(const Context& context, const ProbeOptions& options) {
     context.out.Json(m);
     return kOk;
   }
-  std::string text;
-  google::protobuf::TextFormat::PrintToString(m, &text);
+  std::string text = contract::WriteYaml(m);
+  if (options.format != "yaml") google::protobuf::TextFormat::PrintToString(m, &text);
   context.out.Print(text);
   return kOk;
 }

@@ -236,6 +236,7 @@ int Supervise(const Context& context, const RunOptions& options,
     } else {
       PrintReport(context.out, reply, {});
     }
+    if (s.ok()) WarnVacuousIn(context, reply.coverage());
   }
   return code;
 }

@@ -40,6 +40,15 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
+struct WhyOptions {
+  std::string kernel;              // glob
+  std::optional<uint64_t> offset;  // bytes from the kernel's start
+  bool all = false;                // every site on its own
+  std::string file;                // "": ask the daemon
+  std::vector<std::string> attach;
+};
+inline constexpr size_t kMostExcerpts = 64;  // more than anybody reads
+
 struct AdmitOptions {
   std::string file, image, map;
   std::vector<std::string> attach;
@@ -64,7 +73,7 @@ struct PatchedOptions {  // of verbs about a patched object
 
 // rjctl check, infer.
 struct ProbeOptions {
-  std::string object, manifest, entry, name;
+  std::string object, manifest, entry, name, format;
   std::vector<std::string> arguments;
   uint32_t telemetry_words = 0;  // 0: as many as it uses
   uint32_t wavefront_size = 0;   // 0: the processor's usual one
@@ -74,8 +83,10 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec);
 int Detach(const Context& context, const std::vector<std::string>& ids, bool all);
 int Status(const Context& context, bool all);  // all: every ended process, too
 int CodeObjects(const Context& context);
-int WhyNotAttached(const Context& context, const std::string& kernel,
-                   std::optional<uint64_t> offset, bool all);
+int WhyNotAttached(const Context& context, const WhyOptions& options);
+int WhyNotAttachedInFile(const Context& context, const WhyOptions& options);
+int PrintWhyNotAttached(const Context& context, const WhyOptions& options,
+                        const v1::WhyNotAttachedReply& reply);
 int Coverage(const Context& context, const Filter& filter);
 int Report(const Context& context, const Filter& filter);
 int Records(const Context& context, const RecordsOptions& options);
@@ -95,6 +106,8 @@ int Infer(const Context& context, const ProbeOptions& options);
 
 // 0, 3 or 4: see rjctl(1).
 int CoverageExit(const v1::GetCoverageReply& reply);
+// Attachments in the reply that attached nowhere, with what was probably meant.
+void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply);
 // The records that a report's counts are about.
 v1::GetRecordsRequest RecordsOf(const v1::GetReportRequest& request);
 // Of the filter: what to print, not what was asked.

@@ -25,6 +25,7 @@
 #include "contract/link_pair.h"
 #include "contract/manifest.h"
 #include "contract/natural_order.h"
+#include "contract/near_miss.h"
 #include "contract/occupancy.h"
 #include "contract/patch_record.h"
 #include "contract/record_layout.h"
@@ -92,14 +93,29 @@ std::vector<v1::Violation> CheckValueRegister(const v1::AttachmentSpec& spec,
   return {std::move(v)};
 }
 
+// The word around a column (1-based) of a selector; "": there is none.
+std::string_view WordAt(std::string_view text, size_t column) {
+  const auto ends = [&](size_t i) {
+    return std::string_view(" \t\n(),").find(text[i]) != std::string_view::npos;
+  };
+  size_t begin = std::min(column - 1, text.size()), end = begin;
+  while (begin > 0 && !ends(begin - 1)) --begin;
+  while (end < text.size() && !ends(end)) ++end;
+  return text.substr(begin, end - begin);
+}
+
 // Whether the probe exists, the selector parses and both consents are given.
 std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, const Policy& policy) {
   std::vector<v1::Violation> out;
   patch::SelectorError error;
   if (!patch::Selector::Parse(spec.sites(), &error).ok()) {
+    const std::vector<std::string> words = patch::SelectorWords();
+    const std::string meant =
+        DidYouMean(ClosestNames(WordAt(spec.sites(), error.column), {words.begin(), words.end()}));
     v1::Violation v =
         MakeViolation(id::kBadSelector, StrCat("\"", spec.sites(), "\""), "a site selector", {},
-                      StrCat("selector, column ", error.column, ": expected ", error.expected));
+                      StrCat("selector, column ", error.column, ": expected ", error.expected,
+                             meant.empty() ? "" : "; ", meant));
     v.set_excerpt(patch::PointAt(spec.sites(), error.column));
     out.push_back(std::move(v));
   }
@@ -112,9 +128,13 @@ std::vector<v1::Violation> CheckWhatIsAsked(const v1::AttachmentSpec& spec, cons
   }
   const BuiltinProbe* probe = FindProbe(spec.probe());
   if (probe == nullptr) {
-    out.push_back(MakeViolation(
-        id::kUnknownProbe, StrCat("\"", spec.probe(), "\""), ProbeNames(), {},
-        StrCat("there is no probe \"", spec.probe(), "\"; there are ", ProbeNames())));
+    std::set<std::string> names;
+    for (const BuiltinProbe& known : BuiltinProbes()) names.insert(known.name);
+    const std::string meant = DidYouMean(ClosestNames(spec.probe(), names));
+    out.push_back(
+        MakeViolation(id::kUnknownProbe, StrCat("\"", spec.probe(), "\""), ProbeNames(), {},
+                      StrCat("there is no probe \"", spec.probe(), "\"; ",
+                             meant.empty() ? StrCat("there are ", ProbeNames()) : meant)));
     return out;
   }
   for (v1::Violation& v : CheckValueRegister(spec, *probe)) out.push_back(std::move(v));

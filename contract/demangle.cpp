@@ -32,7 +32,8 @@ int CountReferences(std::string_view name) {
   return count;
 }
 
-// "void f<int>(int, char)" -> "f<int>": without return type and parameters.
+}  // namespace
+
 std::string_view WithoutSignature(std::string_view name) {
   int depth = 0;
   size_t end = name.size(), begin = 0;
@@ -48,8 +49,6 @@ std::string_view WithoutSignature(std::string_view name) {
   }
   return begin < end ? name.substr(begin, end - begin) : name;
 }
-
-}  // namespace
 
 std::string Demangle(std::string_view name) {
   const bool mangled = name.substr(0, 2) == "_Z";

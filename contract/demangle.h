@@ -12,6 +12,9 @@ namespace rjdbi::contract {
 // demangled form could grow without bound.
 std::string Demangle(std::string_view name);
 
+// Of a demangled name: "reduce<float>" of "void reduce<float>(float*, int)".
+std::string_view WithoutSignature(std::string_view demangled);
+
 // Whether a glob matches a kernel's mangled or demangled name. A pattern without
 // parentheses is also held against the demangled name without return type and
 // parameters: "reduce<*>" matches "void reduce<float>(float*, int)".

@@ -1,6 +1,7 @@
 // See inspect.h.
 #include "contract/inspect.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -8,9 +9,11 @@
 
 #include "contract/catalogue.h"
 #include "contract/demangle.h"
+#include "contract/near_miss.h"
 #include "contract/occupancy.h"
 #include "contract/patch_record.h"
 #include "contract/site.h"
+#include "contract/text.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/analysis/selector.h"
 #include "patch/analysis/site_capability.h"
@@ -61,6 +64,52 @@ class Decoders {
 
 bool Wanted(const std::string& glob, const patch::Kernel& kernel) {
   return glob.empty() || KernelMatches(glob, kernel.name);
+}
+
+constexpr size_t kMostDecoded = 64;  // kernels, for an opcode that may be meant
+
+// Terms of a selector that select no instruction of any kernel, with what is near.
+std::string NearOpcodes(const patch::CodeObject& object, const std::string& kernel_glob,
+                        const std::string& text) {
+  const auto selector = patch::Selector::Parse(text);
+  if (!selector.ok()) return "";
+  std::set<std::string> opcodes;
+  Decoders decoders(object);
+  size_t decoded = 0;
+  for (size_t i = 0; i < object.kernels().size() && decoded < kMostDecoded; ++i) {
+    if (!Wanted(kernel_glob, object.kernels()[i])) continue;
+    const auto analysis = decoders.Analyse(i);
+    if (analysis == nullptr) continue;
+    ++decoded;
+    for (const patch::Instruction& in : analysis->instructions()) {
+      opcodes.emplace(in.opcode);
+    }
+  }
+  const std::vector<std::string> words = patch::SelectorWords();
+  opcodes.insert(words.begin(), words.end());
+  std::vector<std::string> near;
+  for (const std::string& glob : selector->OpcodeGlobs()) {
+    const bool known = std::any_of(opcodes.begin(), opcodes.end(), [&](const std::string& opcode) {
+      return patch::OpcodeMatches(glob, opcode);
+    });
+    if (known) continue;
+    for (std::string& name : ClosestNames(glob, opcodes)) near.push_back(std::move(name));
+  }
+  return DidYouMean(near);
+}
+
+// "> +0x28  s_getpc_b64 s[4:5]", with what stands around it.
+std::string InstructionsAround(const patch::KernelAnalysis& kernel, uint32_t index) {
+  constexpr uint32_t kAround = 3;
+  const auto last = static_cast<uint32_t>(kernel.instructions().size()) - 1;
+  const uint32_t first = index < kAround ? 0 : index - kAround;
+  std::string text;
+  for (uint32_t i = first; i <= std::min(last, index + kAround); ++i) {
+    const v1::Location at = MakeLocation(kernel, i);
+    StrAppend(&text, i == index ? "> " : "  ", "+0x", absl::Hex(at.kernel_offset()), "  ",
+              at.instruction(), "\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -142,6 +191,49 @@ absl::StatusOr<OffsetInspection> InspectOffset(absl::Span<const uint8_t> bytes,
     if (missing) found.missing.push_back(*std::move(missing));
   }
   return found;
+}
+
+std::string NearMiss(absl::Span<const uint8_t> bytes, const std::string& kernel_glob,
+                     const std::string& selector) {
+  const absl::StatusOr<PlainObject> plain = PlainObject::Parse(bytes);
+  if (!plain.ok()) return "";
+  std::vector<std::string> names;
+  bool matched = false;
+  for (const patch::Kernel& kernel : plain->object().kernels()) {
+    names.push_back(kernel.name);
+    matched = matched || Wanted(kernel_glob, kernel);
+  }
+  if (!matched) return DidYouMean(ClosestKernels(kernel_glob, names));
+  return NearOpcodes(plain->object(), kernel_glob, selector);
+}
+
+void AddExcerpts(absl::Span<const uint8_t> bytes, size_t most,
+                 google::protobuf::RepeatedPtrField<v1::Decision>* decisions) {
+  const absl::StatusOr<PlainObject> plain = PlainObject::Parse(bytes);
+  if (!plain.ok()) return;
+  Decoders decoders(plain->object());
+  std::map<std::string, std::unique_ptr<patch::KernelAnalysis>> kernels;
+  const bool all = static_cast<size_t>(decisions->size()) <= most;
+  std::set<std::string> said;
+  size_t done = 0;
+  for (v1::Decision& decision : *decisions) {
+    if (done == most) return;
+    if (decision.violations().empty()) continue;
+    const v1::Location& place = decision.site().location();
+    const v1::Violation& first = decision.violations(0);
+    const std::string reason = StrCat(place.kernel(), "\n", first.constraint_id(), "\n",
+                                      first.message(), "\n", first.observed());
+    if (!said.insert(reason).second && !all) continue;
+    const auto [found, fresh] = kernels.try_emplace(place.kernel());
+    for (size_t i = 0; fresh && i < plain->object().kernels().size(); ++i) {
+      if (plain->object().kernels()[i].name == place.kernel()) found->second = decoders.Analyse(i);
+    }
+    if (found->second == nullptr) continue;
+    const auto index = found->second->InstructionAt(place.kernel_offset());
+    if (!index.has_value()) continue;
+    decision.mutable_violations(0)->set_excerpt(InstructionsAround(*found->second, *index));
+    ++done;
+  }
 }
 
 }  // namespace rjdbi::contract

@@ -3,6 +3,7 @@
 #ifndef CONTRACT_INSPECT_H_
 #define CONTRACT_INSPECT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +35,19 @@ absl::StatusOr<v1::ListKernelsReply> InspectKernels(absl::Span<const uint8_t> ob
 absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> object,
                                                 const std::string& kernel_glob,
                                                 const std::string& selector);
+
+// What an attachment that selects nothing of these kernels was probably meant for:
+// kernels close to a glob that matches none, or opcodes and families close to those of
+// the selector that none of the matched kernels has ("did you mean 'x'?"; "": nothing
+// is near, or the object cannot be read).
+std::string NearMiss(absl::Span<const uint8_t> object, const std::string& kernel_glob,
+                     const std::string& selector);
+
+// Adds to a refused decision's first violation the instructions around its site, the
+// site's own marked, where the object (the one that was judged, or its original) has
+// it: to the first `most`, where there are more to the first of each kernel and reason.
+void AddExcerpts(absl::Span<const uint8_t> object, size_t most,
+                 google::protobuf::RepeatedPtrField<v1::Decision>* decisions);
 
 struct OffsetInspection {
   bool some_start_there = false;       // an instruction of one of the kernels

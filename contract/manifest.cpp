@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
+#include "contract/manifest_yaml.h"
 #include "contract/text.h"
 #include "contract/user_probe.h"
 
@@ -172,19 +173,33 @@ class PlaceCollector {
   Manifest* const manifest_;
 };
 
-absl::StatusOr<Manifest> Manifest::Parse(std::string_view text) {
-  Manifest m;
-  m.text_ = std::string(text);
+absl::Status Manifest::Read() {
   FirstError error;
   TextFormat::Parser parser;
   TextFormat::ParseInfoTree tree;
   parser.RecordErrorsTo(&error);
   parser.WriteLocationsTo(&tree);
-  if (!parser.ParseFromString(m.text_, &m.proto_)) {
-    return absl::InvalidArgumentError(error.text().empty() ? "manifest does not parse"
-                                                           : error.text());
+  if (parser.ParseFromString(text_, &proto_)) {
+    PlaceCollector(this).Collect(*v1::Manifest::descriptor(), tree, "");
+    return absl::OkStatus();
   }
-  PlaceCollector(&m).Collect(*v1::Manifest::descriptor(), tree, "");
+  if (LooksLikeYaml(text_)) {
+    proto_.Clear();
+    return ReadYaml(
+        text_,
+        [this](const std::string& field, uint32_t line, uint32_t column) {
+          places_[field] = {line, column};
+        },
+        &proto_);
+  }
+  return absl::InvalidArgumentError(error.text().empty() ? "manifest does not parse"
+                                                         : error.text());
+}
+
+absl::StatusOr<Manifest> Manifest::Parse(std::string_view text) {
+  Manifest m;
+  m.text_ = std::string(text);
+  if (absl::Status status = m.Read(); !status.ok()) return status;
   std::string field;
   if (std::string broken = BrokenRule(m.proto_, &field); !broken.empty()) {
     return absl::InvalidArgumentError(StrCat("line ", std::max(1u, m.LineOf(field)), ", column ",

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "patch/plan/rewriter.h"
 #include "rjdbi/v1/contract.pb.h"
@@ -19,6 +20,7 @@ namespace rjdbi::contract {
 
 class Manifest {
  public:
+  // Protobuf text, or YAML with the same names (manifest_yaml.h).
   // INVALID_ARGUMENT: "line L, column C: ..." (both 1-based) for text that does
   // not parse, or that breaks a rule of the schema.
   static absl::StatusOr<Manifest> Parse(std::string_view text);
@@ -38,6 +40,8 @@ class Manifest {
   bool DeclaresChange(std::string_view state) const;
 
  private:
+  absl::Status Read();  // text_ into proto_ and places_
+
   v1::Manifest proto_;
   std::string text_;
   struct Place {

@@ -116,7 +116,9 @@ std::string RenderViolation(const v1::Violation& v, const RenderOptions& o) {
   std::string out = StrCat(Paint(StrCat("error[", v.constraint_id(), "]"), kRed, o), ": ",
                            Printable(v.message()), "\n", LocationLines(v.location(), o));
   for (absl::string_view line : absl::StrSplit(v.excerpt(), '\n', absl::SkipEmpty())) {
-    StrAppend(&out, "  ", Paint("|", kBlue, o), " ", Printable({line.data(), line.size()}), "\n");
+    const std::string text = Printable({line.data(), line.size()});
+    const bool culprit = StartsWith(text, "> ");
+    StrAppend(&out, "  ", Paint("|", kBlue, o), " ", culprit ? Paint(text, kRed, o) : text, "\n");
   }
   if (!v.observed().empty()) StrAppend(&out, "  observed: ", Printable(v.observed()), "\n");
   if (!v.limit().empty()) StrAppend(&out, "  limit: ", Printable(v.limit()), "\n");

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -15,6 +16,7 @@
 #include "contract/decisions.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
+#include "contract/near_miss.h"
 #include "daemon/admission_service.h"
 #include "daemon/digest.h"
 
@@ -219,6 +221,16 @@ bool ControlService::KernelKnown(const std::string& glob) const {
   return false;
 }
 
+std::vector<std::string> ControlService::KernelNames() const {
+  std::vector<std::string> names;
+  for (const v1::CodeObjectSummary& object : state_.ledger.CodeObjects()) {
+    const auto kernels = state_.decider.KnownKernels(object.sha256());
+    if (kernels == nullptr) continue;
+    for (const v1::KernelSummary& kernel : kernels->kernels()) names.push_back(kernel.name());
+  }
+  return names;
+}
+
 // For an offset at which no matching kernel has an instruction: where the nearest are.
 std::vector<v1::Violation> ControlService::NoSuchPlace(
     const v1::WhyNotAttachedRequest& request) const {
@@ -258,13 +270,31 @@ v1::Violation ControlService::WhyNothing(const v1::WhyNotAttachedRequest& reques
     return NothingAsked("0 processes", "no process has connected since rjdbid started");
   }
   if (!known) {
-    return NothingAsked(absl::StrCat("no kernel '", request.kernel_glob(), "'"),
-                        "no process that an attachment wants has loaded a kernel of this name");
+    const std::string near =
+        contract::DidYouMean(contract::ClosestKernels(request.kernel_glob(), KernelNames()));
+    return NothingAsked(
+        absl::StrCat("no kernel '", request.kernel_glob(), "'"),
+        absl::StrCat("no process that an attachment wants has loaded a kernel of this name",
+                     near.empty() ? "" : "; ", near));
   }
   return NothingAsked(
       absl::StrCat(attachments, " attachments"),
       "no process that an attachment wants has loaded a kernel of this name since the "
       "attachment was made; objects loaded earlier keep what they were loaded with");
+}
+
+// The instructions around refused sites of one object, if its bytes are still held.
+void ControlService::ShowPlaces(const std::string& sha256, const std::vector<int>& decisions,
+                                v1::WhyNotAttachedReply& reply) const {
+  constexpr size_t kMost = 64;  // more than anybody reads
+  const Bytes object = state_.decider.StoredObject(sha256);
+  if (object == nullptr) return;
+  google::protobuf::RepeatedPtrField<v1::Decision> refused;
+  for (const int i : decisions) refused.Add()->Swap(reply.mutable_decisions(i));
+  contract::AddExcerpts(AsBytes(*object), kMost, &refused);
+  for (int i = 0; i < refused.size(); ++i) {
+    reply.mutable_decisions(decisions[static_cast<size_t>(i)])->Swap(refused.Mutable(i));
+  }
 }
 
 grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
@@ -273,6 +303,7 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
   const std::string& glob = request->kernel_glob();
   Current current(state_.attachments, request->include_detached(), "");
   std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen;
+  std::map<std::string, std::vector<int>> of_object;  // refused decisions, by SHA-256
   bool decided = false, known = false;
   const LedgerView view = state_.ledger.View();
   for (const LoadRecord& load : InPlaceFirst(view.loads)) {
@@ -293,6 +324,7 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
         const bool attached = load.in_place() && Attached(group.Form(i).outcome());
         if (attached) reply->set_attached_sites(reply->attached_sites() + 1);
         if (attached && group.Form(i).degradations().empty()) continue;
+        if (!attached) of_object[load.sha256].push_back(reply->decisions_size());
         *(attached ? reply->add_degraded() : reply->add_decisions()) =
             DecisionOf(load, group.At(i));
       }
@@ -304,6 +336,7 @@ grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
       }
     }
   }
+  for (const auto& [sha256, decisions] : of_object) ShowPlaces(sha256, decisions, *reply);
   const bool folded = CoveredInSums(*view.kept, glob, current);
   for (const std::string& id : current.detached()) reply->add_detached_attachments(id);
   reply->set_kernel_known(known || folded || KernelKnown(glob));

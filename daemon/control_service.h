@@ -47,6 +47,9 @@ class ControlService final : public v1::Control::Service {
   bool AttachmentKnown(const std::string& id) const;
   // Whether an object that a process has loaded has such a kernel.
   bool KernelKnown(const std::string& glob) const;
+  std::vector<std::string> KernelNames() const;  // of all objects that were seen
+  void ShowPlaces(const std::string& sha256, const std::vector<int>& decisions,
+                  v1::WhyNotAttachedReply& reply) const;
   std::vector<v1::Violation> NoSuchPlace(const v1::WhyNotAttachedRequest& request) const;
   v1::Violation WhyNothing(const v1::WhyNotAttachedRequest& request, bool selector_missed,
                            bool known) const;

@@ -327,13 +327,9 @@ class Parser {
 
 // ---- evaluation ----
 
-bool OpcodeMatches(std::string_view glob, std::string_view opcode) {
-  if (GlobMatch(glob, opcode)) return true;
-  return std::any_of(std::begin(kEncodingSuffixes), std::end(kEncodingSuffixes),
-                     [&](std::string_view suffix) {
-                       return opcode.ends_with(suffix) &&
-                              GlobMatch(glob, opcode.substr(0, opcode.size() - suffix.size()));
-                     });
+void CollectGlobs(const Node& node, std::vector<std::string>& globs) {
+  if (node.kind == Node::Kind::kGlob) globs.push_back(node.text);
+  for (const NodePtr& operand : node.operands) CollectGlobs(*operand, globs);
 }
 
 // "b/x.cl" names "/a/b/x.cl", "x.cl" does not name "/a/yx.cl".
@@ -524,6 +520,27 @@ std::string PointAt(std::string_view text, size_t column) {
   }
   if (end < text.size()) line += "...";
   return absl::StrCat(line, "\n", caret, "^");
+}
+
+bool OpcodeMatches(std::string_view glob, std::string_view opcode) {
+  if (GlobMatch(glob, opcode)) return true;
+  return std::any_of(std::begin(kEncodingSuffixes), std::end(kEncodingSuffixes),
+                     [&](std::string_view suffix) {
+                       return opcode.ends_with(suffix) &&
+                              GlobMatch(glob, opcode.substr(0, opcode.size() - suffix.size()));
+                     });
+}
+
+std::vector<std::string> SelectorWords() {
+  std::vector<std::string> words = {"entry", "exit", "block"};
+  for (const Family& family : Families()) words.emplace_back(family.name);
+  return words;
+}
+
+std::vector<std::string> Selector::OpcodeGlobs() const {
+  std::vector<std::string> globs;
+  if (root_ != nullptr) CollectGlobs(*root_, globs);
+  return globs;
 }
 
 absl::StatusOr<Selector> Selector::Parse(std::string_view text, SelectorError* error) {

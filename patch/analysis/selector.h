@@ -37,6 +37,9 @@ class Selector {
   };
   Selection Select(const KernelAnalysis& kernel) const;
   const std::string& text() const { return text_; }
+  // The opcode globs in it, in order: what is no other term is one, so a mistyped
+  // family is, too.
+  std::vector<std::string> OpcodeGlobs() const;
 
   struct Node;  // of the syntax tree; private to selector.cpp
 
@@ -44,6 +47,12 @@ class Selector {
   std::string text_;
   std::shared_ptr<const Node> root_;
 };
+
+// Whether a glob selects an opcode, whose encoding's suffix (_e32) may be left out.
+bool OpcodeMatches(std::string_view glob, std::string_view opcode);
+
+// Every word that is a term by itself: families, "entry", "exit", "block".
+std::vector<std::string> SelectorWords();
 
 // The text and a caret below the column, on two lines; what is far from the
 // column is left out.

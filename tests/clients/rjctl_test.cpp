@@ -12,6 +12,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rjdbi/v1/patch_record.pb.h"
@@ -113,9 +115,13 @@ TEST_F(WithDaemon, ReportAndCoverageSayHowMuchIsInPlace) {
   EXPECT_EQ(Ctl({"report", "--summary"}).out, Ctl({"report", "--by", "kernel"}).out);
   EXPECT_EQ(Ctl({"report", "--by", "colour"}).exit_code, 2);
 
-  // An attachment that matches nothing makes it partial.
-  daemon_.Attach("no_such_kernel", "*", "nop");
-  EXPECT_EQ(Ctl({"report"}).exit_code, 4);
+  // An attachment that matches nothing.
+  const std::string nowhere = daemon_.Attach("add_oen", "*", "nop").attachment().id();
+  const ProgramResult vacuous = Ctl({"report"});
+  EXPECT_EQ(vacuous.exit_code, 3);
+  EXPECT_THAT(vacuous.err, HasSubstr(nowhere + " is vacuous, it attached nowhere: no kernel "
+                                               "matches 'add_oen'; did you mean 'add_one'?"));
+  EXPECT_EQ(Ctl({"report", "--attachment", "a1"}).exit_code, 0);
   const auto kernels = Parse<v1::ListKernelsReply>(Ctl({"kernels", "-o", "json"}).out);
   ASSERT_EQ(kernels.kernels_size(), 2);
   EXPECT_GT(kernels.kernels(0).instructions(), 0u);
@@ -228,7 +234,7 @@ TEST_F(WithDaemon, OnlyWhatIsAttachedNowCounts) {
   EXPECT_EQ(Ctl({"coverage"}).exit_code, 3);
   EXPECT_THAT(Ctl({"coverage"}).out, HasSubstr("1 site requested: 0 attached"));
   const ProgramResult all = Ctl({"coverage", "--all"});
-  EXPECT_EQ(all.exit_code, 4);
+  EXPECT_EQ(all.exit_code, 3) << "what is attached now attached nowhere";
   EXPECT_THAT(all.out, HasSubstr("a1 (detached)"));
   EXPECT_THAT(all.out, HasSubstr("3 sites requested: 2 attached"));
   EXPECT_THAT(Ctl({"report"}).out, HasSubstr("No counts."));
@@ -840,17 +846,74 @@ TEST(Offline, SlipsAreNotTakenForSomethingElse) {
   EXPECT_THAT(Rjctl({"kernels", file, "--kernel", "zzz"}).err, HasSubstr("matches 'zzz'"));
   const ProgramResult vacuous = admit({"--attach", "kernel=*,sites=mfma,probe=nop"});
   EXPECT_EQ(vacuous.exit_code, 3);
-  EXPECT_THAT(vacuous.err, HasSubstr("'mfma' selects no instruction"));
+  EXPECT_THAT(vacuous.err, HasSubstr("a1 is vacuous, it attached nowhere: 'mfma' selects no "));
+  const ProgramResult beside = admit({"--attach", "kernel=*,sites=memory,probe=nop", "--attach",
+                                      "kernel=add_won,sites=memory,probe=nop"});
+  EXPECT_EQ(beside.exit_code, 3) << "one of two";
+  EXPECT_THAT(beside.err, HasSubstr("a2 is vacuous, it attached nowhere: no kernel matches "
+                                    "'add_won'; did you mean 'add_one'?"));
   std::vector<std::string> many;
   for (int i = 0; i < 66; ++i) {
     many.insert(many.end(), {"--attach", "kernel=*,sites=memory,probe=nop"});
   }
   const ProgramResult left_out = admit(many);
-  EXPECT_EQ(left_out.exit_code, 4) << "what is attached is attached";
+  EXPECT_EQ(left_out.exit_code, 3) << "a66 attached nowhere";
+  EXPECT_THAT(left_out.err, HasSubstr("a66 is vacuous"));
   EXPECT_THAT(left_out.out, HasSubstr("attachment a66 is left out of code object"));
   const ProgramResult agent = Rjctl({"run", "--agent", file, "--", "/bin/true"});
   EXPECT_EQ(agent.exit_code, 2);
   EXPECT_THAT(agent.err, HasSubstr("not a shared library"));
+}
+
+TEST(Offline, WhyNotAttachedAsksTheEngine) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/in.co";
+  WriteFile(file, CodeObject());
+  const auto why = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"why-not-attached", "--file", file});
+    return Rjctl(more);
+  };
+  const std::string spec = "kernel=add_one,sites=*,probe=count-lanes,max-injected-instructions=5";
+  const ProgramResult all = why({"--attach", spec, "add_one"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("error[RJD-"));
+  EXPECT_THAT(all.out, HasSubstr("  | > +0x"));
+  EXPECT_THAT(all.out, HasSubstr("help: "));
+  const auto reply =
+      Parse<v1::WhyNotAttachedReply>(why({"--attach", spec, "add_one", "-o", "json"}).out);
+  ASSERT_GT(reply.decisions_size(), 0);
+  EXPECT_EQ(reply.attached_sites(), 0u);
+  EXPECT_THAT(reply.decisions(0).violations(0).excerpt(), HasSubstr("> +0x"));
+  const uint64_t offset = reply.decisions(0).site().location().kernel_offset();
+  const ProgramResult one = why({"--attach", spec, "add_one", absl::StrCat(offset)});
+  EXPECT_THAT(one.out, HasSubstr("1 site refused, 0 attached"));
+
+  const ProgramResult unknown = why({"--attach", spec, "add_wun"});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.out, HasSubstr("did you mean 'add_one'?"));
+  EXPECT_THAT(why({"--attach", spec, "add_one", "0x2"}).out, HasSubstr("error[RJD-S012]"));
+  EXPECT_EQ(why({"add_one"}).exit_code, 2) << "nothing is asked for";
+  EXPECT_EQ(why({"--attach", "kernel=*,sites=(,probe=nop", "add_one"}).exit_code, 3);
+  EXPECT_EQ(Rjctl({"why-not-attached", "x", "--file", "/nowhere", "--attach", spec}).exit_code, 2);
+}
+
+// An option that may be repeated takes one value at a time, whatever comes behind.
+TEST(Offline, OptionsAndNamesInAnyOrder) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/in.co";
+  WriteFile(file, CodeObject());
+  const std::string spec = "kernel=*,sites=memory,probe=nop";
+  const std::vector<std::vector<std::string>> orders = {
+      {"admit", "--attach", spec, file, "-o", "json"},
+      {"admit", file, "--attach", spec, "-o", "json"},
+      {"admit", "-o", "json", "--attach", spec, "--attach", spec, file},
+      {"perturbation", "--probe", "nop", file, "-o", "json"},
+      {"why-not-attached", "--attach", spec, "--file", file, "add_one", "-o", "json"},
+      {"why-not-attached", "--file", file, "--attach", spec, "add_one", "0x0", "-o", "json"}};
+  for (const std::vector<std::string>& order : orders) {
+    const ProgramResult result = Rjctl(order);
+    EXPECT_EQ(result.exit_code, 0) << absl::StrJoin(order, " ") << result.err << result.out;
+  }
 }
 
 TEST(Offline, MessagesArePlain) {

@@ -11,13 +11,13 @@ PROBES = harness.BUILD / "tests" / "patch" / "probes"
 
 
 class UserProbe(unittest.TestCase):
-    def infer(self, folder, target, entry):
+    def infer(self, folder, target, entry, form="textproto"):
         target_object = PROBES / f"{target}.hip.15.o"
         check = harness.run([harness.RJCTL, "check", target_object])
         self.assertIn(entry, check.stdout)
         inferred = harness.run([harness.RJCTL, "infer", target_object, "--entry", entry,
-                                "--arguments", "address,telemetry"])
-        manifest = pathlib.Path(folder) / f"{entry}-{target}.textproto"
+                                "--arguments", "address,telemetry", "--format", form])
+        manifest = pathlib.Path(folder) / f"{entry}-{target}.{form}"
         manifest.write_text(inferred.stdout)
         harness.run([harness.RJCTL, "check", target_object, manifest, "--entry", entry])
         return target_object, manifest
@@ -27,9 +27,9 @@ class UserProbe(unittest.TestCase):
         return {(c["location"]["kernel"], c["location"].get("kernelOffset", "0")): c
                 for c in report["counts"]}
 
-    def run_target(self, target):
+    def run_target(self, target, form="textproto"):
         with tempfile.TemporaryDirectory(prefix="rjdbi-e2e-") as folder, harness.daemon() as daemon:
-            target_object, manifest = self.infer(folder, target, "misaligned")
+            target_object, manifest = self.infer(folder, target, "misaligned", form)
             user = daemon.json("attach", "--kernel", "*", "--sites", "global_*", "--probe-object",
                                str(target_object), "--probe-manifest",
                                str(manifest))["attachment"]["id"]
@@ -57,7 +57,7 @@ class UserProbe(unittest.TestCase):
         self.run_target("gfx90a")
 
     def test_gfx1030(self):
-        self.run_target("gfx1030")
+        self.run_target("gfx1030", form="yaml")
 
     def test_another_function_is_refused(self):
         """A manifest speaks of one function; nothing is attached for another."""
