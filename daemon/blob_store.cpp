@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,25 +15,27 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/digest.h"
 
 namespace rjdbi::daemon {
 namespace {
 
 struct Header {
   char magic[8] = {'R', 'J', 'D', 'B', 'B', 'L', 'O', 'B'};
-  uint32_t version = 1;
+  uint32_t version = 2;
   uint32_t reserved = 0;
   uint64_t size = 0;
-  char digest[32] = {};
+  char digest[16] = {};
 };
-static_assert(sizeof(Header) == 56);
+static_assert(sizeof(Header) == 40);
 
 constexpr char kTemporaryPrefix[] = ".tmp-";
 
 // The name is part of the digest: a valid file under a wrong name is corrupt.
 std::string DigestOf(const std::string& name, const std::string& payload) {
-  return Sha256(Sha256(name) + Sha256(payload));
+  const XXH64_hash_t seed = XXH3_64bits(name.data(), name.size());
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits_withSeed(payload.data(), payload.size(), seed));
+  return {reinterpret_cast<const char*>(canonical.digest), sizeof(canonical.digest)};
 }
 
 bool WriteAll(int fd, const char* data, size_t size) {
@@ -163,7 +166,8 @@ std::shared_ptr<const std::string> BlobStore::ReadFile(const std::string& name) 
   auto payload = std::make_shared<std::string>();
   bool ok = fstat(fd, &info) == 0 && ReadAll(fd, reinterpret_cast<char*>(&header), sizeof(header));
   ok = ok && std::memcmp(header.magic, Header().magic, sizeof(header.magic)) == 0 &&
-       header.version == 1 && header.size + sizeof(header) == static_cast<uint64_t>(info.st_size);
+       header.version == Header().version &&
+       header.size + sizeof(header) == static_cast<uint64_t>(info.st_size);
   if (ok) {
     payload->resize(header.size);
     ok = ReadAll(fd, payload->data(), payload->size());

@@ -2,8 +2,9 @@
 // lists. On disk when there is a directory, in memory when there is none;
 // bounded by least-recent use; every read is verified.
 //
-// File: 8 bytes magic "RJDBBLOB", u32 version (1), u32 zero, u64 payload size,
-// 32 bytes SHA-256 of (name + payload), payload. Little-endian.
+// File: 8 bytes magic "RJDBBLOB", u32 version (2), u32 zero, u64 payload size, 16 bytes
+// XXH3 of the payload, seeded with that of the name, payload. Little-endian. The sum finds
+// torn and damaged files, not forgeries: whoever can write here is rjdbid (decisions/0015).
 #ifndef DAEMON_BLOB_STORE_H_
 #define DAEMON_BLOB_STORE_H_
 

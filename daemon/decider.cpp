@@ -86,7 +86,7 @@ DecisionPtr Decider::FromCache(const std::string& key) {
   }
   const Bytes bytes = store_.Get(name);
   if (bytes == nullptr) return nullptr;
-  std::optional<Decision> decision = DecodeDecision(*bytes);
+  std::optional<Decision> decision = DecodeDecision(bytes);
   if (!decision.has_value()) return nullptr;
   return Share(key, std::make_shared<Decision>(std::move(*decision)));
 }
@@ -160,7 +160,9 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
       contract::Admit(AsBytes(*object), question->wanted, policy, *rewriter);
   auto decision = std::make_shared<Decision>();
   decision->record = std::move(admission.record);
-  decision->patched.assign(admission.patched.begin(), admission.patched.end());
+  decision->storage =
+      std::make_shared<const std::string>(admission.patched.begin(), admission.patched.end());
+  decision->patched = *decision->storage;
   decision->fixups = std::move(admission.fixups);
   store_.Put(DecisionName(key), std::make_shared<std::string>(Encode(*decision)));
   if (!store_.Contains(ObjectName(hex))) store_.Put(ObjectName(hex), object);

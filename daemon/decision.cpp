@@ -1,6 +1,7 @@
 #include "daemon/decision.h"
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/digest.h"
@@ -99,12 +100,12 @@ std::string Encode(const Decision& decision) {
   return out;
 }
 
-std::optional<Decision> DecodeDecision(std::string_view bytes) {
-  Cursor cursor(bytes);
+std::optional<Decision> DecodeDecision(std::shared_ptr<const std::string> bytes) {
+  Cursor cursor(*bytes);
   Decision decision;
   std::string_view record, patched;
   uint64_t fixups = 0;
-  if (!cursor.Block(record) || !cursor.U64(fixups) || fixups > bytes.size() / 24) {
+  if (!cursor.Block(record) || !cursor.U64(fixups) || fixups > bytes->size() / 24) {
     return std::nullopt;
   }
   if (!decision.record.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
@@ -120,7 +121,8 @@ std::optional<Decision> DecodeDecision(std::string_view bytes) {
     decision.fixups.push_back(fixup);
   }
   if (!cursor.Block(patched) || !cursor.done()) return std::nullopt;
-  decision.patched = std::string(patched);
+  decision.patched = patched;
+  decision.storage = std::move(bytes);
   return decision;
 }
 

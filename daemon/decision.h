@@ -20,7 +20,9 @@ namespace rjdbi::daemon {
 // the request's attachments. Ids change, decisions don't.
 struct Decision {
   v1::AdmissionRecord record;
-  std::string patched;  // empty: load the original
+  std::string_view patched;  // empty: load the original
+  // What `patched` lies in: itself, or the cache's entry as it was read.
+  std::shared_ptr<const std::string> storage;
   std::vector<patch::WordFixup> fixups;
 
   v1::AdmitVerdict verdict() const;
@@ -40,7 +42,7 @@ struct Question {
 
 std::string Encode(const Decision& decision);
 // nullopt: not an encoded decision.
-std::optional<Decision> DecodeDecision(std::string_view bytes);
+std::optional<Decision> DecodeDecision(std::shared_ptr<const std::string> bytes);
 
 // One line for logs and agents: "patched: 12 of 14 sites attached".
 std::string Summarise(const v1::AdmissionRecord& record);

@@ -16,6 +16,7 @@ PROGRAMS = {}
 CASES = {
     "admission_bench": ("gfx90a/small", {"times_objdump"}, 5),
     "drain_bench": (".", {"records_per_s", "times_memcpy"}, 6),
+    "latency_bench": ("gfx90a/small", {"object_MB"}, 3),
     "load_bench": ("process_start|load/gfx90a/small", {"over_plain_x"}, 5),
     "probe_cost_bench": ("vector_add/gfx90a", {"wave_instructions_x", "sites_attached"}, 3),
     "softgpu_bench": ("Divergent/gfx90a", {"lane_instructions"}, 1),
@@ -46,6 +47,9 @@ class BenchSmoke(unittest.TestCase):
 
     def test_drain(self):
         self.check("drain_bench")
+
+    def test_latency(self):
+        self.check("latency_bench")
 
     def test_load(self):
         self.check("load_bench")

@@ -888,7 +888,7 @@ TEST(Offline, WhyNotAttachedAsksTheEngine) {
   const ProgramResult one = why({"--attach", spec, "add_one", absl::StrCat(offset)});
   EXPECT_THAT(one.out, HasSubstr("1 site refused, 0 attached"));
 
-  const ProgramResult unknown = why({"--attach", spec, "add_wun"});
+  const ProgramResult unknown = why({"--attach", spec, "add_onee"});
   EXPECT_EQ(unknown.exit_code, 3);
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'add_one'?"));
   EXPECT_THAT(why({"--attach", spec, "add_one", "0x2"}).out, HasSubstr("error[RJD-S012]"));
