@@ -340,6 +340,11 @@ int PrintWhyNotAttached(const Context& context, const WhyOptions& options,
                      "', as far as rjdbid has seen: objects that no attachment asks about are "
                      "not sent to it. Attach, then run the program"));
   }
+  if (reply.remembered_objects_size() > 0) {
+    context.out.Note(absl::StrCat(
+        "note: ", Count(static_cast<uint64_t>(reply.remembered_objects_size()), "code object"),
+        " of these no listed process has loaded: what was decided last is shown"));
+  }
   NoteDetached(context.out, reply.detached_attachments(), options.all);
   return code;
 }

@@ -305,7 +305,8 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
 void AddProbes(CLI::App& app, Arguments& a) {
   ProbeOptions& p = a.probe;
   const auto common = [&p](CLI::App* verb) {
-    verb->add_option("OBJECT", p.object, "Compiled device functions")->required();
+    verb->add_option("OBJECT", p.object, "Compiled device functions (check: or a manifest)")
+        ->required();
     verb->add_option("--entry", p.entry, "The function")->type_name("NAME");
     verb->add_option("--wavefront-size", p.wavefront_size, "That it is compiled for")
         ->type_name("LANES")
@@ -315,6 +316,8 @@ void AddProbes(CLI::App& app, Arguments& a) {
                         [&a](const Context& c) { return Check(c, a.probe); });
   common(verb);
   verb->add_option("MANIFEST", p.manifest, "Hold it to this");
+  verb->add_option("--probe", p.probe, "The object, where a manifest is named first")
+      ->type_name("OBJECT");
   verb = Verb(app, a, "infer", "Write the tightest manifest of a user's probe",
               [&a](const Context& c) { return Infer(c, a.probe); });
   common(verb);

@@ -333,7 +333,42 @@ int Finish(const Context& context, v1::CheckProbeReply& reply) {
 
 }  // namespace
 
-int Check(const Context& context, const ProbeOptions& options) {
+namespace {
+
+bool IsManifest(const std::string& bytes) {
+  return !absl::StartsWith(bytes,
+                           "\x7f"
+                           "ELF") &&
+         !absl::StartsWith(bytes, "__CLANG_OFFLOAD");
+}
+
+// A manifest without the object that it speaks of.
+int Lint(const Context& context, const std::string& path, const std::string& text) {
+  v1::CheckProbeReply reply;
+  const auto manifest = contract::Manifest::Parse(text);
+  if (!manifest.ok())
+    *reply.add_violations() = contract::UnreadableManifest(text, manifest.status());
+  const int code = Finish(context, reply);
+  if (manifest.ok()) {
+    context.out.Note(absl::StrCat(
+        Printable(path), ": a manifest of ", Printable(manifest->proto().probe()),
+        manifest->proto().has_user() ? "; --probe OBJECT holds the object to it" : ""));
+  }
+  return code;
+}
+
+}  // namespace
+
+int Check(const Context& context, const ProbeOptions& given) {
+  ProbeOptions options = given;
+  const auto first = ReadSmallFile(options.object);
+  if (!first.ok()) return context.out.Fail(first.status());
+  if (options.manifest.empty() && IsManifest(*first)) {
+    if (options.probe.empty()) return Lint(context, options.object, *first);
+    options.manifest = std::exchange(options.object, options.probe);
+  } else if (!options.probe.empty()) {
+    return context.out.FailUsage("check: --probe is for a MANIFEST that is named first");
+  }
   Probes probes(options);
   if (absl::Status status = probes.Load(); !status.ok()) return context.out.Fail(status);
   for (const Candidate& c : probes.candidates()) *probes.reply().add_probes() = ReportOf(c);

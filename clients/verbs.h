@@ -74,6 +74,7 @@ struct PatchedOptions {  // of verbs about a patched object
 // rjctl check, infer.
 struct ProbeOptions {
   std::string object, manifest, entry, name, format;
+  std::string probe;  // check: the object, when `object` names a manifest
   std::vector<std::string> arguments;
   uint32_t telemetry_words = 0;  // 0: as many as it uses
   uint32_t wavefront_size = 0;   // 0: the processor's usual one

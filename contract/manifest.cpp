@@ -13,6 +13,7 @@
 #include "contract/manifest_yaml.h"
 #include "contract/text.h"
 #include "contract/user_probe.h"
+#include "patch/analysis/selector.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -206,6 +207,18 @@ absl::StatusOr<Manifest> Manifest::Parse(std::string_view text) {
                                              std::max(1u, m.ColumnOf(field)), ": ", broken));
   }
   return m;
+}
+
+std::string ManifestExcerpt(std::string_view text, const absl::Status& error) {
+  unsigned line = 0, column = 0;
+  const std::string message(error.message());
+  if (std::sscanf(message.c_str(), "line %u, column %u:", &line, &column) != 2) return "";
+  for (; line > 1; --line) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return "";
+    text.remove_prefix(end + 1);
+  }
+  return patch::PointAt(text.substr(0, text.find('\n')), column);
 }
 
 // Of a field that is absent, its section's, or the probe's.

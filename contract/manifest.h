@@ -52,6 +52,10 @@ class Manifest {
   friend class PlaceCollector;
 };
 
+// The line that an error of Manifest::Parse speaks of, and a caret below its column;
+// "": it speaks of none.
+std::string ManifestExcerpt(std::string_view text, const absl::Status& error);
+
 // Built-in probes, ordered by name.
 struct BuiltinProbe {
   std::string name;

@@ -99,8 +99,7 @@ class UserProbeReader {
     }
     auto parsed = Manifest::Parse(text);
     if (!parsed.ok()) {
-      Add(id::kProbeManifest, "a text that does not parse", "a manifest",
-          StrCat("the probe's manifest, ", parsed.status().message()));
+      violations_.push_back(UnreadableManifest(text, parsed.status()));
       return false;
     }
     out_.manifest_ = *std::move(parsed);
@@ -260,6 +259,14 @@ std::string FunctionDigest(const DeviceFunction& function) {
   SHA256(function.code.data(), function.code.size(), digest);
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
+}
+
+v1::Violation UnreadableManifest(std::string_view text, const absl::Status& error) {
+  v1::Violation violation =
+      MakeViolation(id::kProbeManifest, "a text that does not parse", "a manifest", {},
+                    StrCat("the probe's manifest, ", error.message()));
+  violation.set_excerpt(ManifestExcerpt(text, error));
+  return violation;
 }
 
 v1::Violation MakeViolation(const patch::BodyRefusal& refusal) {

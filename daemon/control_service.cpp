@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -210,15 +211,18 @@ grpc::Status ControlService::ListSites(grpc::ServerContext*, const v1::ListSites
   return grpc::Status::OK;
 }
 
+bool ControlService::HasKernel(const std::string& sha256, const std::string& glob) const {
+  const auto kernels = state_.decider.KnownKernels(sha256);
+  return kernels != nullptr &&
+         std::any_of(kernels->kernels().begin(), kernels->kernels().end(),
+                     [&](const v1::KernelSummary& k) { return KernelWanted(glob, k.name()); });
+}
+
 bool ControlService::KernelKnown(const std::string& glob) const {
-  for (const v1::CodeObjectSummary& object : state_.ledger.CodeObjects()) {
-    const auto kernels = state_.decider.KnownKernels(object.sha256());
-    if (kernels == nullptr) continue;
-    for (const v1::KernelSummary& kernel : kernels->kernels()) {
-      if (KernelWanted(glob, kernel.name())) return true;
-    }
-  }
-  return false;
+  const std::vector<v1::CodeObjectSummary> objects = state_.ledger.CodeObjects();
+  return std::any_of(objects.begin(), objects.end(), [&](const v1::CodeObjectSummary& object) {
+    return HasKernel(object.sha256(), glob);
+  });
 }
 
 std::vector<std::string> ControlService::KernelNames() const {
@@ -297,55 +301,111 @@ void ControlService::ShowPlaces(const std::string& sha256, const std::vector<int
   }
 }
 
+namespace {
+
+// Puts an answer together, load by load.
+class WhyAnswer {
+ public:
+  WhyAnswer(const v1::WhyNotAttachedRequest& request, Current& current,
+            v1::WhyNotAttachedReply& reply)
+      : request_(request), current_(current), reply_(reply) {}
+
+  // False: nothing of the load is about such a kernel.
+  bool Take(const LoadRecord& load) {
+    bool known = false;
+    for (const v1::Coverage& coverage : load.decision->record.coverage()) {
+      if (coverage.kernel().empty() || !KernelWanted(glob(), coverage.kernel())) continue;
+      known = true;
+      decided_ = current_.Wants(RealId(load, coverage.attachment_id())) || decided_;
+    }
+    for (const contract::DecisionGroup& group : contract::DecisionGroups(load.decision->record)) {
+      if (KernelWanted(glob(), group.kernel())) TakeGroup(load, group);
+    }
+    known_ = known_ || known;
+    if (load.decision->record.object_violations().empty() || !current_.WantsAnyOf(load)) {
+      return known;
+    }
+    for (const v1::Violation& violation : load.decision->record.object_violations()) {
+      if (seen_.insert({load.sha256, "", violation.constraint_id(), 0}).second) {
+        *reply_.add_violations() = violation;
+      }
+    }
+    return known;
+  }
+
+  bool decided() const { return decided_; }
+  bool known() const { return known_; }
+  // Indices of refused decisions in the reply, by the object's SHA-256.
+  const std::map<std::string, std::vector<int>>& of_object() const { return of_object_; }
+
+ private:
+  const std::string& glob() const { return request_.kernel_glob(); }
+
+  void TakeGroup(const LoadRecord& load, const contract::DecisionGroup& group) {
+    const std::string id = RealId(load, group.attachment_id());
+    for (size_t i = 0; i < group.size(); ++i) {
+      const uint64_t offset = group.kernel_offset(i);
+      if (request_.has_kernel_offset() && request_.kernel_offset() != offset) continue;
+      if (!current_.Wants(id)) break;
+      if (!seen_.insert({load.sha256, id, group.kernel(), offset}).second) continue;
+      const bool attached = load.in_place() && Attached(group.Form(i).outcome());
+      if (attached) reply_.set_attached_sites(reply_.attached_sites() + 1);
+      if (attached && group.Form(i).degradations().empty()) continue;
+      if (!attached) of_object_[load.sha256].push_back(reply_.decisions_size());
+      *(attached ? reply_.add_degraded() : reply_.add_decisions()) = DecisionOf(load, group.At(i));
+    }
+  }
+
+  const v1::WhyNotAttachedRequest& request_;
+  Current& current_;
+  v1::WhyNotAttachedReply& reply_;
+  std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen_;
+  std::map<std::string, std::vector<int>> of_object_;
+  bool decided_ = false, known_ = false;
+};
+
+}  // namespace
+
 grpc::Status ControlService::WhyNotAttached(grpc::ServerContext*,
                                             const v1::WhyNotAttachedRequest* request,
                                             v1::WhyNotAttachedReply* reply) {
   const std::string& glob = request->kernel_glob();
   Current current(state_.attachments, request->include_detached(), "");
-  std::set<std::tuple<std::string, std::string, std::string, uint64_t>> seen;
-  std::map<std::string, std::vector<int>> of_object;  // refused decisions, by SHA-256
-  bool decided = false, known = false;
+  WhyAnswer answer(*request, current, *reply);
   const LedgerView view = state_.ledger.View();
+  std::set<std::string> listed;
   for (const LoadRecord& load : InPlaceFirst(view.loads)) {
     if (load.decision == nullptr) continue;
-    for (const v1::Coverage& coverage : load.decision->record.coverage()) {
-      if (coverage.kernel().empty() || !KernelWanted(glob, coverage.kernel())) continue;
-      known = true;
-      decided = current.Wants(RealId(load, coverage.attachment_id())) || decided;
-    }
-    for (const contract::DecisionGroup& group : contract::DecisionGroups(load.decision->record)) {
-      const std::string id = RealId(load, group.attachment_id());
-      if (!KernelWanted(glob, group.kernel())) continue;
-      for (size_t i = 0; i < group.size(); ++i) {
-        const uint64_t offset = group.kernel_offset(i);
-        if (request->has_kernel_offset() && request->kernel_offset() != offset) continue;
-        if (!current.Wants(id)) break;
-        if (!seen.insert({load.sha256, id, group.kernel(), offset}).second) continue;
-        const bool attached = load.in_place() && Attached(group.Form(i).outcome());
-        if (attached) reply->set_attached_sites(reply->attached_sites() + 1);
-        if (attached && group.Form(i).degradations().empty()) continue;
-        if (!attached) of_object[load.sha256].push_back(reply->decisions_size());
-        *(attached ? reply->add_degraded() : reply->add_decisions()) =
-            DecisionOf(load, group.At(i));
-      }
-    }
-    if (load.decision->record.object_violations().empty() || !current.WantsAnyOf(load)) continue;
-    for (const v1::Violation& violation : load.decision->record.object_violations()) {
-      if (seen.insert({load.sha256, "", violation.constraint_id(), 0}).second) {
-        *reply->add_violations() = violation;
-      }
-    }
+    listed.insert(load.sha256);
+    answer.Take(load);
   }
-  for (const auto& [sha256, decisions] : of_object) ShowPlaces(sha256, decisions, *reply);
+  state_.decider.ForEachLast(
+      [&](const std::string& sha256) {
+        return listed.count(sha256) == 0 && HasKernel(sha256, glob);
+      },
+      [&](const LastAdmissions::Entry& entry, DecisionPtr decision) {
+        auto question = std::make_shared<Question>();
+        question->ids = entry.ids;
+        LoadRecord load;
+        load.sha256 = entry.sha256;
+        load.decision = std::move(decision);
+        load.question = std::move(question);
+        if (current.WantsAnyOf(load) && answer.Take(load)) {
+          reply->add_remembered_objects(entry.sha256);
+        }
+      });
+  for (const auto& [sha256, decisions] : answer.of_object()) {
+    ShowPlaces(sha256, decisions, *reply);
+  }
   const bool folded = CoveredInSums(*view.kept, glob, current);
   for (const std::string& id : current.detached()) reply->add_detached_attachments(id);
-  reply->set_kernel_known(known || folded || KernelKnown(glob));
+  reply->set_kernel_known(answer.known() || folded || KernelKnown(glob));
   if (reply->decisions_size() == 0 && reply->attached_sites() == 0) {
     for (v1::Violation& v : NoSuchPlace(*request)) *reply->add_violations() = std::move(v);
     if (reply->violations_size() > 0) return grpc::Status::OK;
-    *reply->add_violations() = folded && !decided
+    *reply->add_violations() = folded && !answer.decided()
                                    ? OnlyInSums(view.kept->processes())
-                                   : WhyNothing(*request, decided, reply->kernel_known());
+                                   : WhyNothing(*request, answer.decided(), reply->kernel_known());
   }
   return grpc::Status::OK;
 }

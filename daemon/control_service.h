@@ -47,6 +47,7 @@ class ControlService final : public v1::Control::Service {
   bool AttachmentKnown(const std::string& id) const;
   // Whether an object that a process has loaded has such a kernel.
   bool KernelKnown(const std::string& glob) const;
+  bool HasKernel(const std::string& sha256, const std::string& glob) const;
   std::vector<std::string> KernelNames() const;  // of all objects that were seen
   void ShowPlaces(const std::string& sha256, const std::vector<int>& decisions,
                   v1::WhyNotAttachedReply& reply) const;

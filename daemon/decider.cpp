@@ -38,7 +38,7 @@ bool AnyKernelMatches(const v1::ListKernelsReply& kernels, const Question& quest
 }  // namespace
 
 Decider::Decider(BlobStore& store, uint32_t threads)
-    : store_(store), lookups_(kLookupThreads), workers_(threads) {}
+    : store_(store), last_(store), lookups_(kLookupThreads), workers_(threads) {}
 
 void Decider::Stop() {
   lookups_.Stop();
@@ -48,6 +48,17 @@ void Decider::Stop() {
 Decider::Stats Decider::stats() const { return {hits_.load(), misses_.load()}; }
 
 Bytes Decider::StoredObject(const std::string& hex) { return store_.Get(ObjectName(hex)); }
+
+void Decider::ForEachLast(
+    const std::function<bool(const std::string&)>& wanted,
+    const std::function<void(const LastAdmissions::Entry&, DecisionPtr)>& take) {
+  for (const LastAdmissions::Entry& entry : last_.All()) {
+    if (!wanted(entry.sha256)) continue;
+    DecisionPtr decision = FromCache(entry.key);
+    if (decision == nullptr || decision->record.code_object_sha256() != entry.sha256) continue;
+    take(entry, std::move(decision));
+  }
+}
 
 std::shared_ptr<const v1::ListKernelsReply> Decider::KnownKernels(const std::string& hex) {
   const Bytes bytes = store_.Get(KernelsName(hex));
@@ -125,7 +136,9 @@ void Decider::Lookup(std::shared_ptr<const Question> question, const contract::P
   lookups_.Submit(
       [=, this, question = std::move(question), done = std::move(done)](bool cancelled) mutable {
         if (cancelled) return done(absl::UnavailableError("rjdbid is shutting down"));
-        DecisionPtr decision = FromCache(question->Key(policy));
+        const std::string key = question->Key(policy);
+        DecisionPtr decision = FromCache(key);
+        if (decision != nullptr) last_.Note(*question, key);
         if (decision == nullptr) decision = WithoutBytes(*question);
         if (decision != nullptr) {
           ++hits_;
@@ -165,6 +178,7 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
   decision->patched = *decision->storage;
   decision->fixups = std::move(admission.fixups);
   store_.Put(DecisionName(key), std::make_shared<std::string>(Encode(*decision)));
+  last_.Note(*question, key);
   if (!store_.Contains(ObjectName(hex))) store_.Put(ObjectName(hex), object);
   if (!store_.Contains(KernelsName(hex))) {
     if (const auto parsed = patch::CodeObject::Parse(AsBytes(*object)); parsed.ok()) {

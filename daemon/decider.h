@@ -17,6 +17,7 @@
 #include "contract/admission.h"
 #include "daemon/blob_store.h"
 #include "daemon/decision.h"
+#include "daemon/last_admissions.h"
 #include "daemon/worker_pool.h"
 #include "rjdbi/v1/control.pb.h"
 
@@ -49,6 +50,11 @@ class Decider {
   // figures; nullptr: not known.
   std::shared_ptr<const v1::ListKernelsReply> KnownKernels(const std::string& sha256_hex);
   Bytes StoredObject(const std::string& sha256_hex);
+  // What was decided last about each object, also before this daemon started, as far
+  // as it is still in the cache: decisions (never nullptr) are read one by one, of the
+  // objects (hex) that `wanted` takes.
+  void ForEachLast(const std::function<bool(const std::string& sha256)>& wanted,
+                   const std::function<void(const LastAdmissions::Entry&, DecisionPtr)>& take);
   Stats stats() const;
   // Running work ends; waiting work is answered UNAVAILABLE.
   void Stop();
@@ -66,6 +72,7 @@ class Decider {
   bool Join(const std::string& key, Callback done);
 
   BlobStore& store_;
+  LastAdmissions last_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::vector<Callback>> in_progress_;
   // Decisions in use, of loads that are in place above all: one copy for all, that

@@ -897,6 +897,29 @@ TEST(Offline, WhyNotAttachedAsksTheEngine) {
   EXPECT_EQ(Rjctl({"why-not-attached", "x", "--file", "/nowhere", "--attach", spec}).exit_code, 2);
 }
 
+TEST(Offline, ManifestsAreReadByThemselves) {
+  const TemporaryFolder folder;
+  const std::string good =
+      ReadFile(std::string(RJDBI_SOURCE_DIR) + "/contract/manifests/count-waves.textproto");
+  const auto check = [&](const std::string& name, const std::string& text) {
+    WriteFile(folder.path() + "/" + name, text);
+    return Rjctl({"check", folder.path() + "/" + name});
+  };
+  const ProgramResult fine = check("good.textproto", good);
+  EXPECT_EQ(fine.exit_code, 0) << fine.out << fine.err;
+  EXPECT_THAT(fine.err, HasSubstr("a manifest of count-waves"));
+  const ProgramResult typo = check("typo.yaml", "schema_version: 1\nprobe: p\ncontroll: [CALLS]\n");
+  EXPECT_EQ(typo.exit_code, 3);
+  EXPECT_THAT(typo.out + typo.err, HasSubstr("error[RJD-U017]"));
+  EXPECT_THAT(typo.out + typo.err, HasSubstr("line 3, column 1: unknown field"));
+  EXPECT_THAT(typo.out + typo.err, HasSubstr("  | controll: [CALLS]\n  | ^\n"));
+  EXPECT_EQ(check("empty", "").exit_code, 3);
+  EXPECT_EQ(Rjctl({"check", folder.path() + "/nothing"}).exit_code, 2);
+  const ProgramResult object =
+      Rjctl({"check", folder.path() + "/good.textproto", "--probe", folder.path() + "/typo.yaml"});
+  EXPECT_EQ(object.exit_code, 3) << "no object";
+}
+
 // An option that may be repeated takes one value at a time, whatever comes behind.
 TEST(Offline, OptionsAndNamesInAnyOrder) {
   const TemporaryFolder folder;

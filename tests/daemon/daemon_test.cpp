@@ -114,6 +114,50 @@ TEST(Admission, RestartKeepsAttachmentsAndDecisions) {
   EXPECT_EQ(daemon.Attach("*", "ds_*", "nop").attachment().id(), "a3");
 }
 
+TEST(Admission, WhatWasDecidedLastIsExplainedAfterARestart) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "kernel+0x2", "count-waves");  // no instruction starts there
+  daemon.Attach("*", "global_store*", "count-waves");
+  {
+    Agent agent(daemon.agent_socket());
+    ASSERT_TRUE(agent.Open().ok());
+    ASSERT_FALSE(agent.Admit(CodeObject()).image.empty());
+  }
+  const v1::WhyNotAttachedReply before = daemon.WhyNot("add_one");
+  ASSERT_GT(before.decisions_size(), 0);
+  EXPECT_EQ(before.remembered_objects_size(), 0);
+  EXPECT_EQ(daemon.Stop(SIGTERM), 0);
+
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  const v1::WhyNotAttachedReply after = daemon.WhyNot("add_one");
+  ASSERT_EQ(after.decisions_size(), before.decisions_size());
+  EXPECT_EQ(after.decisions(0).SerializeAsString(), before.decisions(0).SerializeAsString());
+  EXPECT_EQ(after.attached_sites(), before.attached_sites());
+  ASSERT_EQ(after.remembered_objects_size(), 1);
+  EXPECT_TRUE(after.kernel_known());
+  EXPECT_EQ(daemon.WhyNot("no_such_kernel").remembered_objects_size(), 0);
+
+  // A load of its own takes the place of what was remembered.
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_FALSE(agent.Admit(CodeObject()).image.empty());
+  EXPECT_EQ(daemon.WhyNot("add_one").remembered_objects_size(), 0);
+  EXPECT_EQ(daemon.WhyNot("add_one").decisions_size(), before.decisions_size());
+
+  // Attachments that are gone have nothing to say, nor do decisions that left the cache.
+  ASSERT_TRUE(daemon.Detach("a1").ok());
+  ASSERT_TRUE(daemon.Detach("a2").ok());
+  EXPECT_EQ(daemon.Stop(SIGTERM), 0);
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  EXPECT_EQ(daemon.WhyNot("add_one").decisions_size(), 0);
+  EXPECT_EQ(daemon.WhyNot("add_one", true).decisions_size(), before.decisions_size());
+  EXPECT_EQ(daemon.Stop(SIGTERM), 0);
+  for (const std::string& file : daemon.CacheFiles("decision-")) std::filesystem::remove(file);
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  EXPECT_EQ(daemon.WhyNot("add_one", true).decisions_size(), 0);
+}
+
 void FlipAByte(const std::string& file) {
   std::string bytes = ReadFile(file);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x20);
