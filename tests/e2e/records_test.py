@@ -214,6 +214,43 @@ class Records(unittest.TestCase):
             events = self.check_books(daemon.json("report"))
             self.check_events(events, truth)
 
+    def test_clock_pairs(self):
+        """From the kernel's first instruction to its store: one time for each wavefront
+        that stores, as long as the instructions in between (the soft GPU's clock counts
+        instructions), and the same that the records say."""
+        n = 5000
+        with harness.daemon(ROOMY) as daemon:
+            daemon.attach("*VectorAdd*", "entry or global(write)", "clock")
+            truth = self.run_traced(daemon, "vector_add", str(n))
+            report = daemon.json("report")
+            events = self.check_books(report)
+            self.check_events(events, truth)
+            stored = {number(r["location"], "kernelOffset"): r for r in events.values()}
+            self.assertEqual(len(stored), 2)
+            entry, store = sorted(stored)
+            waves = number(stored[store], "count")
+            pairs = {(number(p["from"], "kernelOffset"), number(p["to"], "kernelOffset")): p
+                     for p in report["clockPairs"]}
+            pair = pairs[(entry, store)]
+            self.assertEqual(number(pair, "count"), waves)
+
+            last, times = {}, []
+            for record in self.records(daemon):
+                place = record["pid"], record["wave"]
+                before = last.get(place)
+                if before and (before[0], number(record, "kernelOffset")) == (entry, store):
+                    times.append(number(record, "time") - before[1])
+                last[place] = number(record, "kernelOffset"), number(record, "time")
+            times.sort()
+            self.assertEqual(len(times), waves)
+            self.assertEqual([number(pair, k) for k in ("min", "median", "max")],
+                             [times[0], times[(len(times) - 1) // 2], times[-1]])
+            sites = daemon.json("sites", "--kernel", "*VectorAdd*")["sites"]
+            between = [s for s in sites if entry <= number(s["location"], "kernelOffset") < store]
+            self.assertGreaterEqual(times[0], len(between))
+            self.assertIn("From one record of a wavefront to its next:",
+                          daemon.ctl("report").stdout)
+
     def test_run_reports_records(self):
         with harness.daemon(ROOMY) as daemon:
             out = harness.run(
