@@ -527,10 +527,12 @@ bool Interpreter::StepScalar(State* s, const Instruction& ins, std::string_view 
   if (!ins.salu || ops.size() < 2 || !ops[0].is_def || ops[0].count > 2 || IsVector(ops[0].reg)) {
     return false;
   }
+  const bool wide = ops[0].count == 2;
   const auto number = [&](const InstructionOperand& from) -> std::optional<uint64_t> {
     const Value low = Operand(*s, from, 0), high = Operand(*s, from, 1);
     if (low.kind != Value::Kind::kConstant) return std::nullopt;
-    if (from.kind != InstructionOperand::Kind::kRegister || from.count == 1) return low.data;
+    const bool pair = from.kind == InstructionOperand::Kind::kRegister ? from.count > 1 : wide;
+    if (!pair) return low.data;
     if (high.kind != Value::Kind::kConstant) return std::nullopt;
     return high.data << 32 | low.data;
   };

@@ -2,6 +2,7 @@
 // the object (which the agent computes anyway); and the whole admission, beside the
 // patching alone of what it admits.
 #include <benchmark/benchmark.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -201,6 +202,7 @@ void RegisterAll() {
 }  // namespace rjdbi::bench
 
 int main(int argc, char** argv) {
+  spdlog::set_level(spdlog::level::warn);  // a line for each decision is no figure
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   rjdbi::bench::RegisterAll();

@@ -133,8 +133,10 @@ TEST(Manifest, ErrorsNameThePlace) {
   const struct {
     const char *text, *expected;
   } cases[] = {
-      {"schema_version: 1\nprobe: nop\n", "line 2, column 8"},
-      {"schema_version: 1\nmemory: EVERYTHING\n", "Unknown enumeration value of \"EVERYTHING\""},
+      {"schema_version: 1\nprobe: nop\namdgpu {}\n", "line 2, column 8"},
+      {"schema_version: 1\nmemory: EVERYTHING\namdgpu {}\n",
+       "Unknown enumeration value of \"EVERYTHING\""},
+      {"schema_version: 1\nmemory: EVERYTHING\n", "line 2, column 9: memory[0]: unknown"},
       {"schema_version: 2\nprobe: \"p\"\n", "line 1, column 1: schema_version must be 1"},
       {"schema_version: 1\nprobe: \"p\"\ncontrol: CALLS\n", "mask_policy must be declared"},
       {"", "schema_version"},

@@ -18,6 +18,7 @@
 #include "contract/inspect.h"
 #include "patch/isa/isa.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/expanded.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -63,7 +64,7 @@ TEST_P(TritonCorpus, EveryMemoryInstruction) {
   const auto& [processor, kernel, placement] = GetParam();
   const std::vector<uint8_t> bytes = ReadObject(kernel, processor.name);
   ASSERT_FALSE(bytes.empty());
-  const Admission a = AdmitMemory(bytes, placement);
+  const Admission a = WithDecisions(AdmitMemory(bytes, placement));
   EXPECT_THAT(a.record.isa(), HasSubstr(processor.name));
   if (patch::LlvmVersion() < processor.min_llvm) {
     ASSERT_EQ(a.record.object_violations_size(), 1);

@@ -640,6 +640,12 @@ TEST(Reports, NoTotalEverFalls) {
   EXPECT_EQ(sum(all), 11 * kProcesses);
   EXPECT_EQ(all.coverage().total().requested(), 2u);
   EXPECT_EQ(all.coverage().total().attached(), 2u);
+  // The last decision is remembered as long as the cache has it.
+  const v1::WhyNotAttachedReply last = daemon.WhyNot("add_one", /*include_detached=*/true);
+  EXPECT_EQ(last.attached_sites(), 2u);
+  EXPECT_EQ(last.remembered_objects_size(), 1);
+  EXPECT_EQ(last.violations_size(), 0);
+  for (const std::string& file : daemon.CacheFiles("decision-")) std::filesystem::remove(file);
   const v1::WhyNotAttachedReply why = daemon.WhyNot("add_one", /*include_detached=*/true);
   EXPECT_TRUE(why.kernel_known());
   ASSERT_EQ(why.violations_size(), 1);
