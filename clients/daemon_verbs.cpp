@@ -197,8 +197,9 @@ void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply) {
           (kernels.kernels_size() > 0 || client.ListKernels({}, kernels).ok())) {
         std::vector<std::string> names;
         for (const v1::KernelSummary& kernel : kernels.kernels()) names.push_back(kernel.name());
-        hint =
-            contract::DidYouMean(contract::ClosestKernels(attachment.spec().kernel_glob(), names));
+        hint = names.empty() ? "rjdbid has not been sent a code object with kernels"
+                             : contract::DidYouMean(contract::ClosestKernels(
+                                   attachment.spec().kernel_glob(), names));
       }
       WarnVacuous(context.out, v, attachment.spec(), Printable(hint));
     }
@@ -492,6 +493,18 @@ absl::Status AddMore(ControlClient& client, const v1::GetReportRequest& request,
 const v1::GetCoverageReply& CoverageIn(const v1::GetCoverageReply& reply) { return reply; }
 const v1::GetCoverageReply& CoverageIn(const v1::GetReportReply& reply) { return reply.coverage(); }
 
+// The answer is empty because of --kernel, perhaps of a slip in it.
+void NoteNoKernelAsked(const Context& context, ControlClient& client, const std::string& glob) {
+  v1::ListKernelsReply kernels;
+  if (!client.ListKernels({}, kernels).ok()) return;
+  std::vector<std::string> names;
+  for (const v1::KernelSummary& kernel : kernels.kernels()) names.push_back(kernel.name());
+  const std::string near = contract::DidYouMean(contract::ClosestKernels(glob, names));
+  context.out.Note(absl::StrCat("note: nothing is known of kernels that '", Printable(glob),
+                                "' matches; ", near.empty() ? "" : Printable(near) + " ",
+                                "rjctl kernels lists all"));
+}
+
 // Both verbs ask the same question; the answers differ in the counts.
 template <typename Request, typename Reply>
 int Query(const Context& context, const Filter& filter,
@@ -514,6 +527,9 @@ int Query(const Context& context, const Filter& filter,
     print(context.out, reply, filter);
     NoteDetached(context.out, coverage.detached_attachments(),
                  filter.all || !filter.attachment.empty());
+    if (!filter.kernel.empty() && coverage.coverage().empty()) {
+      NoteNoKernelAsked(context, client, filter.kernel);
+    }
   }
   WarnVacuousIn(context, coverage);
   return CoverageExit(coverage);

@@ -10,11 +10,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "contract/catalogue.h"
+#include "contract/inspect.h"
 #include "patch/codeobject/code_object.h"
+#include "patch/codeobject/device_object.h"
 
 namespace rjdbi::clients {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+namespace {
+
+// `limit`: what is said of a file of more than `most` bytes.
+absl::StatusOr<std::string> ReadUpTo(const std::string& path, uint64_t most,
+                                     const std::string& limit) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (!error && !std::filesystem::is_regular_file(status)) {
@@ -24,10 +30,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   }
   const auto size = error ? 0 : std::filesystem::file_size(path, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
-  if (size > patch::CodeObject::kMaxSize) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", FormatBytes(size), "; a code object has at most ",
-                     FormatBytes(patch::CodeObject::kMaxSize), " (RJD-O002)"));
+  if (size > most) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", FormatBytes(size), "; ", limit));
   }
   std::string bytes(size, '\0');
   errno = 0;
@@ -37,6 +41,26 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
         path, ": ", errno != 0 ? std::strerror(errno) : "it has become shorter meanwhile"));
   }
   return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  constexpr uint64_t kMost = patch::CodeObject::kMaxSize;
+  return ReadUpTo(path, kMost,
+                  absl::StrCat("a code object has at most ", FormatBytes(kMost), " (RJD-O002)"));
+}
+
+absl::StatusOr<std::string> ReadProbeFile(const std::string& path) {
+  constexpr uint64_t kMost = patch::DeviceObject::kMaxSize;
+  return ReadUpTo(path, kMost, absl::StrCat("a probe's files have at most ", FormatBytes(kMost)));
+}
+
+bool OneFile(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const auto real_a = std::filesystem::weakly_canonical(a, error);
+  const auto real_b = std::filesystem::weakly_canonical(b, error);
+  return a == b || (!error && real_a == real_b);
 }
 
 bool IsElf(const std::string& bytes) { return bytes.compare(0, 4, "\177ELF") == 0; }
@@ -73,6 +97,22 @@ int FailOnFile(const Context& context, const std::string& file, const std::strin
     context.out.Note("help: rjctl explain " + std::string(contract::id::kObjectUnsupported));
   }
   return code;
+}
+
+void NoteNoKernel(const Context& context, const std::string& bytes, const std::string& kernel) {
+  const std::string near = contract::NearMiss(AsBytes(bytes), kernel, "");
+  context.out.Note(kernel.empty()
+                       ? "note: the code object has no kernels"
+                       : absl::StrCat("note: no kernel of the file matches '", Printable(kernel),
+                                      "'; ", near.empty() ? "" : Printable(near) + " ",
+                                      "rjctl kernels FILE lists all"));
+}
+
+void NoteWrongKind(const Context& context, const std::string& file, const std::string& bytes) {
+  const std::string hint = WrongKind(bytes);
+  if (hint.empty()) return;
+  context.out.Note(
+      absl::StrCat("help: ", Printable(file), ": ", IsElf(bytes) ? "" : "not an ELF file; ", hint));
 }
 
 // Whole or not at all: what is there may be the only copy, of the input even.

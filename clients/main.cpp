@@ -1,4 +1,6 @@
 // rjctl: the options of every verb, and nothing else.
+#include <google/protobuf/stubs/logging.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +14,7 @@
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
 #include "contract/manifest.h"
+#include "contract/user_probe.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -42,6 +45,17 @@ struct Arguments {
   ProbeOptions probe;
   std::function<int(const Context&)> verb;
 };
+
+// CLI11's own says "not in range" up to a number of 309 digits.
+CLI::Validator OneOrMore() {
+  return CLI::Validator(
+      [](std::string& text) {
+        uint64_t number = 0;
+        const bool ok = absl::SimpleAtoi(text, &number) && number > 0;
+        return ok ? std::string() : absl::StrCat("'", text, "' is no number of 1 or more");
+      },
+      "");
+}
 
 CLI::App* Verb(CLI::App& app, Arguments& a, const char* name, const char* help,
                std::function<int(const Context&)> run) {
@@ -202,7 +216,7 @@ void AddQueries(CLI::App& app, Arguments& a) {
   AddFilter(verb, a);
   verb->add_option("--last", a.records.last, "Only so many, the newest")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(OneOrMore());
   verb->add_flag("--follow", a.records.follow, "Go on with those that come in");
 
   verb = Verb(app, a, "explain", "What a constraint id means",
@@ -286,7 +300,9 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--limit", p.limit, "So many objects at most, evenly spread")->type_name("N");
+  verb->add_option("--limit", p.limit, "So many objects at most, evenly spread")
+      ->type_name("N")
+      ->check(OneOrMore());
   AddPatched(app, a);
 
   verb = app.add_subcommand("completion", "Print a shell's completion script");
@@ -325,7 +341,8 @@ void AddProbes(CLI::App& app, Arguments& a) {
                    "What to pass, in order: address, telemetry, exec, lane, site, wave, a "
                    "register, a number")
       ->type_name("LIST")
-      ->delimiter(',')
+      ->expected(1)
+      ->take_all()
       ->allow_extra_args(false);
   verb->add_option("--name", p.name, "The probe's (default the function's)")->type_name("NAME");
   verb->add_option("--format", p.format, "textproto (default) or yaml")
@@ -333,7 +350,8 @@ void AddProbes(CLI::App& app, Arguments& a) {
       ->check(CLI::IsMember({"textproto", "yaml"}));
   verb->add_option("--telemetry-words", p.telemetry_words,
                    "64-bit words per site (default as many as it uses)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Range(1, static_cast<int>(contract::kMaxTelemetryWords)));
 }
 
 // A parse error, also as JSON when that was asked for.
@@ -424,6 +442,7 @@ const CLI::Option* EmptyOption(const CLI::App& app) {
 }
 
 int Main(int argc, char** argv) {
+  google::protobuf::SetLogHandler(nullptr);  // what a file holds is ours to complain about
   Arguments a;
   CLI::App app("rjctl asks rjdbid which probes are in the GPU code that processes run.", "rjctl");
   app.require_subcommand(1);

@@ -51,15 +51,6 @@ void NoteWhyEmpty(const Context& context, bool filtered) {
 
 constexpr char kNotWithFile[] = "--object chooses among what rjdbid has seen: not with a FILE";
 
-void NoteNoKernel(const Context& context, const std::string& bytes, const std::string& kernel) {
-  const std::string near = contract::NearMiss(AsBytes(bytes), kernel, "");
-  context.out.Note(kernel.empty()
-                       ? "note: the code object has no kernels"
-                       : absl::StrCat("note: no kernel of the file matches '", Printable(kernel),
-                                      "'; ", near.empty() ? "" : Printable(near) + " ",
-                                      "rjctl kernels FILE lists all"));
-}
-
 int PrintKernels(const Context& context, const v1::ListKernelsReply& reply, bool with_object) {
   const Output& out = context.out;
   if (out.json()) {
@@ -427,10 +418,15 @@ int WhyNotAttachedInFile(const Context& context, const WhyOptions& options) {
   if (reply.violations().empty() && reply.decisions().empty() && reply.attached_sites() == 0) {
     SayWhyNothing(*bytes, options, reply);
   }
-  return PrintWhyNotAttached(context, options, reply);
+  const int code = PrintWhyNotAttached(context, options, reply);
+  NoteWrongKind(context, options.file, *bytes);
+  return code;
 }
 
 int Admit(const Context& context, const AdmitOptions& options) {
+  if (!options.image.empty() && OneFile(options.image, options.map)) {
+    return context.out.FailUsage("admit: --output-image and --output-map name one file");
+  }
   const contract::Policy policy = FilePolicy();
   std::vector<v1::Attachment> attachments;
   if (const int code = ReadAttachments(context, options.attach, policy, attachments); code != kOk) {
@@ -450,10 +446,7 @@ int Admit(const Context& context, const AdmitOptions& options) {
         contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));
   }
   WarnVacuousIn(context, *bytes, admission.record, attachments);
-  if (std::string hint = WrongKind(*bytes); !hint.empty()) {
-    context.out.Note(absl::StrCat("help: ", Printable(options.file), ": ",
-                                  IsElf(*bytes) ? "" : "not an ELF file; ", hint));
-  }
+  NoteWrongKind(context, options.file, *bytes);
   if (absl::Status s = WriteOutputs(context, options, admission); !s.ok()) {
     return context.out.Fail(s);
   }

@@ -8,6 +8,7 @@
 #include "clients/verbs.h"
 #include "contract/address_map.h"
 #include "contract/demangle.h"
+#include "contract/inspect.h"
 #include "contract/patch_record.h"
 
 namespace rjdbi::clients {
@@ -87,6 +88,14 @@ int FailOnPatches(const Context& context, const std::string& file, const std::st
   return FailOnFile(context, file, bytes, absl::InvalidArgumentError(status.message()));
 }
 
+void NoteNoneMapped(const Context& context, const std::string& bytes, const std::string& kernel) {
+  const auto kernels = contract::InspectKernels(AsBytes(bytes), kernel);
+  if (!kernels.ok()) return;
+  if (kernels->kernels().empty()) return NoteNoKernel(context, bytes, kernel);
+  context.out.Note(
+      absl::StrCat("note: no kernel that '", Printable(kernel), "' matches has probes"));
+}
+
 // The original is the one that was expected, if any was.
 absl::Status CheckOriginal(const std::string& path, const std::vector<uint8_t>& original) {
   if (path.empty()) return absl::OkStatus();
@@ -103,6 +112,9 @@ absl::Status CheckOriginal(const std::string& path, const std::vector<uint8_t>& 
 }  // namespace
 
 int Map(const Context& context, const PatchedOptions& options) {
+  if (!options.pcs.empty() && !options.kernel.empty()) {
+    return context.out.FailUsage("map: --kernel narrows the list of kernels; a PC names its own");
+  }
   const absl::StatusOr<std::string> bytes = ReadFile(options.file);
   if (!bytes.ok()) return context.out.Fail(bytes.status());
   const absl::StatusOr<contract::AddressMap> map = contract::AddressMap::Open(AsBytes(*bytes));
@@ -116,7 +128,11 @@ int Map(const Context& context, const PatchedOptions& options) {
     if (!answers.ok()) return context.out.Fail(answers.status());
     for (v1::MappedPc& answer : *answers) *reply.add_pcs() = std::move(answer);
   }
-  if (!options.pcs.empty()) reply.mutable_map()->clear_kernels();
+  if (!options.pcs.empty()) {
+    reply.mutable_map()->clear_kernels();
+  } else if (reply.map().kernels().empty()) {
+    NoteNoneMapped(context, *bytes, options.kernel);
+  }
   if (context.out.json()) {
     context.out.Json(reply);
   } else if (options.pcs.empty()) {

@@ -1,16 +1,22 @@
 // rjctl perturbation: what probes would cost, over the code objects of files,
 // programs, libraries and folders. The same engine as admit's, many times.
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <list>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "clients/verbs.h"
 #include "contract/admission.h"
 #include "contract/perturbation.h"
@@ -48,9 +54,11 @@ class Collection {
     }
     if (error) problems_.push_back(absl::StrCat(path, ": ", error.message()));
     std::sort(files.begin(), files.end());
-    const size_t before = objects_.size();
-    for (const std::string& file : files) AddFile(file).IgnoreError();
-    if (objects_.size() == before) problems_.push_back(path + ": no file in it holds code objects");
+    bool some = false;
+    for (const std::string& file : files) {
+      if (AddFile(file).ok()) some = true;
+    }
+    if (!some) problems_.push_back(path + ": no file in it holds code objects");
   }
 
   // Keeps what is for one of the targets; returns how many were not.
@@ -83,9 +91,18 @@ class Collection {
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
+  // Once, by whatever names.
   absl::Status AddFile(const std::string& path) {
+    struct stat info = {};
+    if (stat(path.c_str(), &info) != 0) return absl::NotFoundError(std::strerror(errno));
+    if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError("not a regular file");
+    if (info.st_size == 0) return absl::InvalidArgumentError("an empty file");
+    if (known_.count({info.st_dev, info.st_ino}) != 0) return absl::OkStatus();
     auto file = patch::MappedFile::Open(path);
-    if (!file.ok()) return file.status();
+    if (!file.ok()) {
+      return absl::Status(file.status().code(),
+                          absl::StripPrefix(file.status().message(), path + ": "));
+    }
     const absl::Span<const uint8_t> bytes = file->bytes();
     constexpr size_t kMachineOffset = 18;
     constexpr uint8_t kAmdgpu = 224;
@@ -98,13 +115,16 @@ class Collection {
     } else {
       const auto found = patch::ExtractBundles(bytes);
       if (!found.ok()) return found.status();
+      if (found->empty()) return absl::NotFoundError("no code objects in it");
       for (const patch::BundledObject& o : *found) objects_.push_back({o.target, o.bytes});
     }
     files_.push_back(*std::move(file));
+    known_.emplace(info.st_dev, info.st_ino);
     return absl::OkStatus();
   }
 
   std::list<patch::MappedFile> files_;
+  std::set<std::pair<dev_t, ino_t>> known_;  // files_
   std::vector<Object> objects_;
   std::vector<std::string> problems_;
 };
@@ -126,6 +146,12 @@ class Progress {
   Clock::time_point next_ = Clock::now() + kProgressInterval;
 };
 
+bool NothingSelected(const v1::PerturbationReply& reply) {
+  return std::all_of(reply.rows().begin(), reply.rows().end(), [](const v1::Perturbation& row) {
+    return row.sites() == 0 && row.objects_refused() == 0;
+  });
+}
+
 int ExitFor(const v1::PerturbationReply& reply) {
   uint64_t sites = 0, admitted = 0, bugs = 0, refused = 0;
   for (const v1::Perturbation& row : reply.rows()) {
@@ -146,7 +172,9 @@ int Perturbation(const Context& context, const PerturbationOptions& options) {
   policy.allow_sabotage = true;  // as in admit
   std::vector<v1::Attachment> attachments;
   v1::AttachReply refused;
+  std::set<std::string> seen;
   for (const std::string& probe : options.probes) {
+    if (!seen.insert(probe).second) continue;
     v1::Attachment& attachment = attachments.emplace_back();
     attachment.set_id("a1");
     *attachment.mutable_spec() = options.spec;
@@ -195,6 +223,11 @@ int Perturbation(const Context& context, const PerturbationOptions& options) {
   for (const v1::Perturbation& row : reply.rows()) {
     context.out.Print(separator + contract::RenderPerturbation(row));
     separator = "\n";
+  }
+  if (NothingSelected(reply)) {
+    context.out.Note(
+        "note: nothing of the objects is selected by --kernel and --sites; rjctl kernels FILE "
+        "and rjctl sites FILE list what there is");
   }
   if (reply.objects_not_wanted() + reply.objects_left_out() > 0) {
     context.out.Note(absl::StrCat("note: ", reply.objects_not_wanted(),

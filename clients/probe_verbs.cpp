@@ -2,9 +2,8 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,32 +15,17 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "clients/files.h"
 #include "clients/verbs.h"
 #include "contract/inference.h"
 #include "contract/manifest_yaml.h"
+#include "contract/near_miss.h"
 #include "contract/render.h"
 #include "contract/user_probe.h"
 #include "patch/rewrite/user_sample.h"
 
 namespace rjdbi::clients {
 namespace {
-
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
-  if (size > patch::DeviceObject::kMaxSize) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", FormatBytes(size),
-                                                   "; a probe's files have at most ",
-                                                   FormatBytes(patch::DeviceObject::kMaxSize)));
-  }
-  std::string bytes(size, '\0');
-  std::ifstream in(path, std::ios::binary);
-  if (!in.read(bytes.data(), static_cast<std::streamsize>(size))) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read"));
-  }
-  return bytes;
-}
 
 std::vector<std::string> Names(const patch::RegisterSet& set) {
   if (set.Empty()) return {};
@@ -60,7 +44,7 @@ v1::ProbeReport ReportOf(const Candidate& c) {
   const patch::ProbeBody& body = c.read.body;
   v1::ProbeReport report;
   report.set_isa(c.isa);
-  report.set_entry(body.name);
+  report.set_entry(patch::ToUtf8(body.name));
   report.set_body_sha256(contract::FunctionDigest(*c.function));
   report.set_bytes(static_cast<uint32_t>(body.code.size()));
   report.set_instructions(static_cast<uint32_t>(body.instructions.size()));
@@ -89,7 +73,7 @@ class Probes {
   explicit Probes(const ProbeOptions& options) : options_(options) {}
 
   absl::Status Load() {
-    auto bytes = ReadSmallFile(options_.object);
+    auto bytes = ReadProbeFile(options_.object);
     if (!bytes.ok()) return bytes.status();
     bytes_ = *std::move(bytes);
     std::vector<v1::Violation> violations;
@@ -103,10 +87,7 @@ class Probes {
       }
     }
     if (candidates_.empty() && violations.empty()) {
-      return absl::NotFoundError(
-          options_.entry.empty()
-              ? absl::StrCat(options_.object, ": no device function in it")
-              : absl::StrCat(options_.object, ": no device function \"", options_.entry, "\""));
+      return absl::NotFoundError(NoFunction());
     }
     return absl::OkStatus();
   }
@@ -116,6 +97,17 @@ class Probes {
   v1::CheckProbeReply& reply() { return reply_; }
 
  private:
+  std::string NoFunction() const {
+    if (options_.entry.empty()) return options_.object + ": no device function in it";
+    std::set<std::string> names;
+    for (const patch::DeviceObject& object : objects_) {
+      for (const patch::DeviceFunction& function : object.functions()) names.insert(function.name);
+    }
+    const std::string near = contract::DidYouMean(contract::ClosestNames(options_.entry, names));
+    return absl::StrCat(options_.object, ": no device function \"", options_.entry, "\"",
+                        near.empty() ? "" : "; ", near);
+  }
+
   absl::Status Add(const patch::DeviceObject& object, const patch::DeviceFunction& function) {
     const uint32_t wave = options_.wavefront_size != 0
                               ? options_.wavefront_size
@@ -152,12 +144,14 @@ absl::StatusOr<contract::Inference> Infer(const patch::UserProbe& probe, patch::
 
 // ---- check ----------------------------------------------------------------------
 
-void PrintReport(const Output& out, const v1::ProbeReport& r) {
+// `promised`: the function that a manifest is of, if there is one.
+void PrintReport(const Output& out, const v1::ProbeReport& r, const std::string& promised) {
   const auto line = [&](const char* what, const std::string& text) {
     if (!text.empty()) out.Print(absl::StrFormat("  %-10s %s\n", what, text));
   };
-  out.Print(absl::StrCat(out.Bold(r.entry()), "  ", r.isa(), ", wave", r.wavefront_size(), ", ",
-                         r.instructions(), " instructions, ", r.bytes(), " bytes\n"));
+  out.Print(absl::StrCat(out.Bold(Printable(r.entry())), "  ", r.isa(), ", wave",
+                         r.wavefront_size(), ", ", r.instructions(), " instructions, ", r.bytes(),
+                         " bytes\n"));
   line("sha256", r.body_sha256());
   line("reads", absl::StrJoin(r.reads(), " "));
   line("writes", absl::StrJoin(r.writes(), " "));
@@ -178,6 +172,11 @@ void PrintReport(const Output& out, const v1::ProbeReport& r) {
                       e.temporary_sgprs(), " temporary SGPRs, ", e.temporary_vgprs(), " VGPRs"));
   }
   line("in line", r.violations().empty() ? "yes" : "no");
+  if (r.has_effects()) {
+    line("manifest", r.violations().empty() ? "kept" : "broken");
+  } else if (!promised.empty() && r.entry() != promised) {
+    line("manifest", "is of another function");
+  }
 }
 
 // The manifest against every function that it speaks of.
@@ -283,13 +282,29 @@ void Declare(const v1::InferredEffects& e, v1::Manifest& m) {
   amdgpu.set_max_temporary_vgprs(std::max(amdgpu.max_temporary_vgprs(), e.temporary_vgprs()));
 }
 
+// An empty one would move those behind it.
+absl::Status ReadArguments(const ProbeOptions& options, v1::UserProbe& user) {
+  for (const std::string& list : options.arguments) {
+    for (const absl::string_view text : absl::StrSplit(list, ',')) {
+      if (text.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--arguments: argument ", user.arguments_size() + 1, " is empty"));
+      }
+      auto argument = ParseArgument(std::string(text));
+      if (!argument.ok()) return argument.status();
+      *user.add_arguments() = *argument;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InferInto(const ProbeOptions& options, Probes& probes, v1::Manifest& m) {
+  if (absl::Status s = ReadArguments(options, *m.mutable_user()); !s.ok()) return s;
   std::vector<patch::ProbeArgument> arguments;
-  for (const std::string& text : options.arguments) {
-    auto argument = ParseArgument(text);
-    if (!argument.ok()) return argument.status();
-    *m.mutable_user()->add_arguments() = *argument;
-    arguments.push_back(*contract::ToArgument(*argument));
+  bool passes_words = false;
+  for (const v1::ProbeArgument& argument : m.user().arguments()) {
+    arguments.push_back(*contract::ToArgument(argument));
+    passes_words |= argument.source() == v1::TELEMETRY || argument.source() == v1::SITE_ID;
   }
   uint32_t words = options.telemetry_words;
   for (Candidate& c : probes.candidates()) {
@@ -304,6 +319,7 @@ absl::Status InferInto(const ProbeOptions& options, Probes& probes, v1::Manifest
     const patch::UserProbe probe{c.read.body, arguments, words};
     if (options.telemetry_words == 0) words = std::max(words, TelemetryWords(probe, *c.decoder));
   }
+  if (passes_words) words = std::max(words, 1u);  // there have to be some, used or not
   m.mutable_user()->set_telemetry_words(words);
   for (Candidate& c : probes.candidates()) {
     if (!c.read.ok()) continue;
@@ -316,7 +332,7 @@ absl::Status InferInto(const ProbeOptions& options, Probes& probes, v1::Manifest
 }
 
 // Every violation, object by object; the exit code.
-int Finish(const Context& context, v1::CheckProbeReply& reply) {
+int Finish(const Context& context, v1::CheckProbeReply& reply, const std::string& promised = "") {
   bool refused = !reply.violations().empty();
   for (const v1::ProbeReport& report : reply.probes()) refused |= !report.violations().empty();
   if (context.out.json()) {
@@ -324,7 +340,7 @@ int Finish(const Context& context, v1::CheckProbeReply& reply) {
     return refused ? kRefused : kOk;
   }
   for (const v1::ProbeReport& report : reply.probes()) {
-    PrintReport(context.out, report);
+    PrintReport(context.out, report, promised);
     context.out.Violations(report.violations());
   }
   context.out.Violations(reply.violations());
@@ -339,15 +355,21 @@ bool IsManifest(const std::string& bytes) {
   return !absl::StartsWith(bytes,
                            "\x7f"
                            "ELF") &&
-         !absl::StartsWith(bytes, "__CLANG_OFFLOAD");
+         !absl::StartsWith(bytes, "__CLANG_OFFLOAD") && bytes.find('\0') == std::string::npos;
 }
 
 // A manifest without the object that it speaks of.
 int Lint(const Context& context, const std::string& path, const std::string& text) {
   v1::CheckProbeReply reply;
+  auto unfit = contract::UnfitManifestSize(text);
+  if (unfit.has_value()) {
+    *reply.add_violations() = *std::move(unfit);
+    return Finish(context, reply);
+  }
   const auto manifest = contract::Manifest::Parse(text);
-  if (!manifest.ok())
+  if (!manifest.ok()) {
     *reply.add_violations() = contract::UnreadableManifest(text, manifest.status());
+  }
   const int code = Finish(context, reply);
   if (manifest.ok()) {
     context.out.Note(absl::StrCat(
@@ -357,28 +379,81 @@ int Lint(const Context& context, const std::string& path, const std::string& tex
   return code;
 }
 
+// What the manifest says of its code, where no option does; they must not disagree.
+// What is wrong with the manifest itself is CheckAgainst's to say.
+absl::Status TakeFromManifest(const std::string& text, ProbeOptions& options,
+                              std::string& promised) {
+  if (contract::UnfitManifestSize(text).has_value()) return absl::OkStatus();
+  const auto manifest = contract::Manifest::Parse(text);
+  if (!manifest.ok() || !manifest->proto().has_user()) return absl::OkStatus();
+  const v1::UserProbe& user = manifest->proto().user();
+  promised = user.entry();
+  if (!options.entry.empty() && options.entry != promised) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--entry ", options.entry, ": the manifest is of ", promised));
+  }
+  if (user.wavefront_size() == 0) return absl::OkStatus();
+  if (options.wavefront_size != 0 && options.wavefront_size != user.wavefront_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("--wavefront-size ", options.wavefront_size,
+                                                   ": the manifest says ", user.wavefront_size()));
+  }
+  options.wavefront_size = user.wavefront_size();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int Check(const Context& context, const ProbeOptions& given) {
   ProbeOptions options = given;
-  const auto first = ReadSmallFile(options.object);
-  if (!first.ok()) return context.out.Fail(first.status());
-  if (options.manifest.empty() && IsManifest(*first)) {
-    if (options.probe.empty()) return Lint(context, options.object, *first);
-    options.manifest = std::exchange(options.object, options.probe);
-  } else if (!options.probe.empty()) {
-    return context.out.FailUsage("check: --probe is for a MANIFEST that is named first");
+  auto text = ReadProbeFile(options.object);
+  if (!text.ok()) return context.out.Fail(text.status());
+  const bool manifest_first = IsManifest(*text);
+  if (!options.probe.empty()) {
+    if (!options.manifest.empty() || !manifest_first) {
+      return context.out.FailUsage("check: --probe is for a MANIFEST that is named first");
+    }
+    options.manifest = options.probe;
+  }
+  if (options.manifest.empty() && manifest_first) return Lint(context, options.object, *text);
+  // Which is which, the files say themselves.
+  if (manifest_first) {
+    std::swap(options.object, options.manifest);
+  } else if (!options.manifest.empty()) {
+    text = ReadProbeFile(options.manifest);
+    if (!text.ok()) return context.out.Fail(text.status());
+  }
+  std::string promised;
+  if (!options.manifest.empty()) {
+    const absl::Status status = TakeFromManifest(*text, options, promised);
+    if (!status.ok()) return context.out.Fail(status);
   }
   Probes probes(options);
   if (absl::Status status = probes.Load(); !status.ok()) return context.out.Fail(status);
   for (const Candidate& c : probes.candidates()) *probes.reply().add_probes() = ReportOf(c);
-  if (!options.manifest.empty()) {
-    const auto text = ReadSmallFile(options.manifest);
-    if (!text.ok()) return context.out.Fail(text.status());
-    CheckAgainst(*text, probes);
-  }
-  return Finish(context, probes.reply());
+  if (!options.manifest.empty()) CheckAgainst(*text, probes);
+  return Finish(context, probes.reply(), promised);
 }
+
+namespace {
+
+// Whether the manifest, once written, will be read.
+absl::Status CheckWritten(const v1::Manifest& m, const std::string& text) {
+  const std::string& entry = m.user().entry();
+  if (patch::ToUtf8(entry) != entry) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        entry, ": the function's name is not UTF-8; a manifest, which names it, has to be"));
+  }
+  if (contract::FindProbe(m.probe()) != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", m.probe(), "' is the name of a built-in probe: give another (--name)"));
+  }
+  const auto read = contract::Manifest::Parse(text);
+  if (read.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("what would be written is no manifest: ", read.status().message()));
+}
+
+}  // namespace
 
 int Infer(const Context& context, const ProbeOptions& options) {
   Probes probes(options);
@@ -409,13 +484,14 @@ int Infer(const Context& context, const ProbeOptions& options) {
   }
   if (m.mask_policy() == v1::MASK_POLICY_UNSPECIFIED) m.set_mask_policy(v1::APPLICATION_MASK);
   if (m.synchronisation().empty()) m.add_synchronisation(v1::SYNCHRONISATION_NONE);
-  if (context.out.json()) {
-    context.out.Json(m);
-    return kOk;
-  }
   std::string text = contract::WriteYaml(m);
   if (options.format != "yaml") google::protobuf::TextFormat::PrintToString(m, &text);
-  context.out.Print(text);
+  if (absl::Status status = CheckWritten(m, text); !status.ok()) return context.out.Fail(status);
+  if (context.out.json()) {
+    context.out.Json(m);
+  } else {
+    context.out.Print(text);
+  }
   return kOk;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "contract/demangle.h"
+#include "contract/near_miss.h"
 #include "contract/text.h"
 
 namespace rjdbi::contract {
@@ -207,10 +208,14 @@ absl::StatusOr<std::vector<v1::MappedPc>> AddressMap::Resolve(const std::string&
     }
   }
   if (answers.empty()) {
+    std::vector<std::string> kernels;
+    for (const Kernel& kernel : original_->kernels()) kernels.push_back(kernel.name);
+    const std::string near = DidYouMean(ClosestKernels(name, kernels));
     return absl::InvalidArgumentError(
         StrCat("'", asked,
                "' is neither an address (0x5040) nor a place in one of the object's kernels "
-               "(KERNEL+0x40)"));
+               "(KERNEL+0x40)",
+               near.empty() ? "" : "; ", near));
   }
   for (v1::MappedPc& pc : answers) pc.set_asked(asked);
   return answers;

@@ -2,6 +2,7 @@
 #include "contract/manifest_yaml.h"
 
 #include <google/protobuf/descriptor.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -286,6 +287,8 @@ absl::Status ReadYaml(std::string_view text, const FieldPlace& place, Message* m
     reader.Fields(documents[0], "", message);
     if (!reader.error().empty()) return absl::InvalidArgumentError(reader.error());
     return absl::OkStatus();
+  } catch (const YAML::DeepRecursion& e) {
+    return absl::InvalidArgumentError(At(e.mark, "nested too deeply"));
   } catch (const YAML::Exception& e) {
     return absl::InvalidArgumentError(At(e.mark, e.msg));
   }

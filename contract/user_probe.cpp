@@ -91,10 +91,8 @@ class UserProbeReader {
 
   bool ReadManifest() {
     const std::string& text = spec_.probe_manifest();
-    if (text.empty() || text.size() > kMaxProbeManifest) {
-      Add(id::kProbeManifest, StrCat(text.size(), " bytes"),
-          StrCat("1 to ", kMaxProbeManifest, " bytes"),
-          text.empty() ? "a probe's object comes with its manifest" : "the manifest is too long");
+    if (auto unfit = UnfitManifestSize(text)) {
+      violations_.push_back(*std::move(unfit));
       return false;
     }
     auto parsed = Manifest::Parse(text);
@@ -259,6 +257,14 @@ std::string FunctionDigest(const DeviceFunction& function) {
   SHA256(function.code.data(), function.code.size(), digest);
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
+}
+
+std::optional<v1::Violation> UnfitManifestSize(std::string_view text) {
+  if (!text.empty() && text.size() <= kMaxProbeManifest) return std::nullopt;
+  return MakeViolation(
+      id::kProbeManifest, StrCat(text.size(), " bytes"),
+      StrCat("1 to ", kMaxProbeManifest, " bytes"), {},
+      text.empty() ? "a probe's object comes with its manifest" : "the manifest is too long");
 }
 
 v1::Violation UnreadableManifest(std::string_view text, const absl::Status& error) {

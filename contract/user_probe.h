@@ -59,6 +59,9 @@ std::string FunctionDigest(const patch::DeviceFunction& function);
 
 v1::Violation MakeViolation(const patch::BodyRefusal& refusal);
 
+// RJD-U017 for a text that is empty, or longer than kMaxProbeManifest.
+std::optional<v1::Violation> UnfitManifestSize(std::string_view text);
+
 // RJD-U017 with the place, for a text that Manifest::Parse refuses.
 v1::Violation UnreadableManifest(std::string_view text, const absl::Status& error);
 

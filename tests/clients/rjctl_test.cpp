@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "rjdbi/v1/contract.pb.h"
 #include "rjdbi/v1/patch_record.pb.h"
 #include "rjdbi/v1/perturbation.pb.h"
 #include "tests/daemon/harness.h"
@@ -156,6 +157,20 @@ void SendRecords(Daemon& daemon, Agent& agent) {
   load.add_site_records(3);
   load.set_final(true);
   ASSERT_TRUE(agent.Report(request).ok());
+}
+
+TEST_F(WithDaemon, NothingFoundIsExplained) {
+  daemon_.Attach("*", "memory", "nop");
+  EXPECT_THAT(Ctl({"report"}).err, HasSubstr("no kernel matches '*'; rjdbid has not been sent"));
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 5).decision.verdict(), v1::PATCHED);
+  for (const char* verb : {"report", "coverage"}) {
+    const ProgramResult slip = Ctl({verb, "--kernel", "add_oen"});
+    EXPECT_EQ(slip.exit_code, 3);
+    EXPECT_THAT(slip.err, HasSubstr("'add_oen' matches; did you mean 'add_one'?"));
+    EXPECT_THAT(Ctl({verb, "--kernel", "add_one"}).err, Not(HasSubstr("did you mean")));
+  }
 }
 
 TEST_F(WithDaemon, RecordsAreLines) {
@@ -918,6 +933,239 @@ TEST(Offline, ManifestsAreReadByThemselves) {
   const ProgramResult object =
       Rjctl({"check", folder.path() + "/good.textproto", "--probe", folder.path() + "/typo.yaml"});
   EXPECT_EQ(object.exit_code, 3) << "no object";
+}
+
+// A user's probes, compiled; "" when that failed.
+std::string CompileProbes(const TemporaryFolder& folder, const std::string& functions,
+                          const std::string& target = "gfx90a",
+                          const std::vector<std::string>& flags = {}) {
+  const std::string source = folder.path() + "/probes.hip", object = folder.path() + "/probes.o";
+  WriteFile(source, "#include <rjdbi/probe.h>\n" + functions);
+  std::vector<std::string> command = {RJDBI_CLANG,
+                                      "-x",
+                                      "hip",
+                                      "--offload-device-only",
+                                      "--no-gpu-bundle-output",
+                                      "--offload-arch=" + target,
+                                      "-nogpuinc",
+                                      "-nogpulib",
+                                      "-O2",
+                                      "-I",
+                                      RJDBI_SOURCE_DIR "/deploy/include",
+                                      "-c",
+                                      source,
+                                      "-o",
+                                      object};
+  command.insert(command.end(), flags.begin(), flags.end());
+  const ProgramResult compiled = RunProgram(command);
+  EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
+  return compiled.exit_code == 0 ? object : "";
+}
+
+constexpr char kTwoProbes[] = R"(
+RJDBI_PROBE counted(RJDBI_TELEMETRY counters) { rjdbi_add(counters, 1); }
+RJDBI_PROBE unused(RJDBI_TELEMETRY counters, rjdbi_u32 site) {}
+)";
+
+// What infer writes is a manifest that check and attach read.
+TEST(Offline, InferWritesNothingThatIsRefused) {
+  const TemporaryFolder folder;
+  const std::string object = CompileProbes(folder, kTwoProbes);
+  const auto infer = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"infer", object});
+    return Rjctl(more);
+  };
+  const std::string manifest = folder.path() + "/m";
+  for (const char* format : {"textproto", "yaml"}) {
+    // Passed, though not used.
+    const ProgramResult inferred =
+        infer({"--entry", "unused", "--arguments", "telemetry,site", "--format", format});
+    ASSERT_EQ(inferred.exit_code, 0) << inferred.err;
+    WriteFile(manifest, inferred.out);
+    const ProgramResult checked = Rjctl({"check", object, manifest});
+    EXPECT_EQ(checked.exit_code, 0) << checked.err << inferred.out;
+  }
+  struct Case {
+    std::vector<std::string> options;
+    std::string says;
+  };
+  std::string many = "telemetry";
+  for (int i = 0; i < 40; ++i) many += ",1";
+  const std::vector<Case> cases = {
+      {{"--arguments", "telemetry", "--telemetry-words", "513"}, "not in range 1 to 512"},
+      {{"--arguments", "telemetry", "--telemetry-words", "0"}, "--telemetry-words"},
+      {{"--arguments", many}, "would be passed on the stack"},
+      {{"--arguments", "telemetry,,7"}, "argument 2 is empty"},
+      {{"--arguments", "telemetry,"}, "argument 2 is empty"},
+      {{"--arguments", "telemetry", "--name", "nop"}, "name of a built-in"}};
+  for (const Case& c : cases) {
+    std::vector<std::string> options = {"--entry", "counted"};
+    options.insert(options.end(), c.options.begin(), c.options.end());
+    const ProgramResult refused = infer(options);
+    EXPECT_EQ(refused.exit_code, 2) << c.says << refused.err;
+    EXPECT_EQ(refused.out, "") << c.says;
+    EXPECT_THAT(refused.err, HasSubstr(c.says));
+  }
+}
+
+TEST(Offline, NamesOfProbesMayBeAnything) {
+  const TemporaryFolder folder;
+  const std::string object = CompileProbes(folder, kTwoProbes);
+  std::string bytes = ReadFile(object);
+  const size_t at = bytes.find("counted");
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, 7, "\x1b[31m\xff\x9b");
+  WriteFile(object, bytes);
+  const ProgramResult table = Rjctl({"check", object});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_EQ(table.out.find('\x1b'), std::string::npos);
+  EXPECT_THAT(table.out, HasSubstr("?[31m\\xff\\x9b  amdgcn"));
+  const ProgramResult json = Rjctl({"check", object, "-o", "json"});
+  EXPECT_EQ(json.err, "");
+  EXPECT_EQ(Parse<v1::CheckProbeReply>(json.out).probes(0).entry(), "\x1b[31m\\xff\\x9b");
+  // No text names such a function.
+  bytes.replace(bytes.find("unused"), 6, "\xff nuse");
+  WriteFile(object, bytes);
+  for (const char* format : {"textproto", "yaml"}) {
+    const ProgramResult inferred = Rjctl({"infer", object, "--format", format});
+    EXPECT_EQ(inferred.exit_code, 2);
+    EXPECT_EQ(inferred.out, "");
+    EXPECT_EQ(inferred.err.find('\x1b'), std::string::npos);
+  }
+}
+
+TEST(Offline, CheckHoldsTheFunctionThatTheManifestNames) {
+  const TemporaryFolder folder;
+  const std::string object = CompileProbes(folder, kTwoProbes), manifest = folder.path() + "/m";
+  WriteFile(manifest,
+            Rjctl({"infer", object, "--entry", "counted", "--arguments", "telemetry"}).out);
+  const ProgramResult both = Rjctl({"check", object, manifest});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("manifest   kept"));
+  EXPECT_THAT(both.out, HasSubstr("manifest   is of another function"));
+  EXPECT_EQ(Rjctl({"check", manifest, object}).out, both.out) << "in either order";
+  EXPECT_EQ(Rjctl({"check", manifest, "--probe", object}).out, both.out);
+  const ProgramResult other = Rjctl({"check", object, manifest, "--entry", "unused"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("the manifest is of counted"));
+
+  std::string strict = ReadFile(manifest);
+  strict.replace(strict.find("memory: PRIVATE_TELEMETRY"), 25, "");
+  WriteFile(manifest, strict);
+  const ProgramResult broken = Rjctl({"check", object, manifest});
+  EXPECT_EQ(broken.exit_code, 3);
+  EXPECT_THAT(broken.out, HasSubstr("manifest   broken"));
+}
+
+// The manifest says how many lanes the code is for.
+TEST(Offline, CheckReadsCodeAsTheManifestSays) {
+  const TemporaryFolder folder;
+  const std::string object =
+      CompileProbes(folder, "RJDBI_PROBE counted(RJDBI_TELEMETRY c) { rjdbi_count(c, 1); }",
+                    "gfx1030", {"-mwavefrontsize64"});
+  const std::string manifest = folder.path() + "/m";
+  const ProgramResult inferred =
+      Rjctl({"infer", object, "--arguments", "telemetry", "--wavefront-size", "64"});
+  ASSERT_EQ(inferred.exit_code, 0) << inferred.err;
+  WriteFile(manifest, inferred.out);
+  const ProgramResult checked = Rjctl({"check", object, manifest});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("wave64"));
+  const ProgramResult other = Rjctl({"check", object, manifest, "--wavefront-size", "32"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("the manifest says 64"));
+}
+
+// Files that are none, and those that never end, are named and left.
+TEST(Offline, OnlyRegularFilesAreRead) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/zero"), folder.path()}) {
+    for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+             {"check", file}, {"infer", file}, {"map", file}, {"unpatch", file}}) {
+      const ProgramResult result = Rjctl(command);
+      EXPECT_EQ(result.exit_code, 2) << command[0];
+      EXPECT_THAT(result.err, HasSubstr(file + ": not a regular file\n")) << command[0];
+    }
+  }
+  const ProgramResult perturbation = Rjctl({"perturbation", pipe});
+  EXPECT_EQ(perturbation.exit_code, 2);
+  EXPECT_THAT(perturbation.err, HasSubstr("warning: " + pipe + ": not a regular file"));
+  EXPECT_EQ(Rjctl({"perturbation", "/nonexistent"}).err.find("warning: /nonexistent: No such"), 0u);
+}
+
+TEST(Offline, ManifestsThatAreBombsAreRefused) {
+  const TemporaryFolder folder;
+  const auto check = [&](const std::string& text) {
+    WriteFile(folder.path() + "/m", text);
+    return Rjctl({"check", folder.path() + "/m"});
+  };
+  std::string deep = "probe: ";
+  for (int i = 0; i < 20000; ++i) deep += "[";
+  const ProgramResult nested = check(deep);
+  EXPECT_EQ(nested.exit_code, 3);
+  EXPECT_THAT(nested.err, HasSubstr("nested too deeply"));
+  std::string fields;
+  for (int i = 0; i < 10000; ++i) fields += "user{";
+  EXPECT_EQ(check(fields).exit_code, 3);
+  // Longer than what attach takes.
+  const ProgramResult large = check(std::string(100000, '#'));
+  EXPECT_EQ(large.exit_code, 3);
+  EXPECT_THAT(large.err, HasSubstr("the manifest is too long"));
+}
+
+TEST(Offline, PerturbationCountsEachOnce) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/in.co", link = folder.path() + "/link.co";
+  WriteFile(file, CodeObject());
+  std::filesystem::create_symlink(file, link);
+  const auto reply =
+      Parse<v1::PerturbationReply>(Rjctl({"perturbation", file, file, link, folder.path(),
+                                          "--probe", "nop", "--probe", "nop", "-o", "json"})
+                                       .out);
+  ASSERT_EQ(reply.rows_size(), 1);
+  EXPECT_EQ(reply.rows(0).objects(), 1u);
+  EXPECT_EQ(Rjctl({"perturbation", file, "--limit", "-3"}).exit_code, 2);
+  EXPECT_THAT(Rjctl({"perturbation", file, "--limit", "0"}).err,
+              HasSubstr("error: --limit: '0' is no number of 1 or more\n"));
+  const ProgramResult kernel = Rjctl({"perturbation", file, "--kernel", "add_oen"});
+  EXPECT_EQ(kernel.exit_code, 3);
+  EXPECT_THAT(kernel.err, HasSubstr("note: nothing of the objects is selected"));
+}
+
+TEST(Offline, MapSaysWhatItDoesNotFind) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co", patched = folder.path() + "/p.co";
+  WriteFile(input, CodeObject());
+  const std::string spec = "kernel=add_one,sites=memory,probe=count-waves";
+  ASSERT_EQ(Rjctl({"admit", input, "--attach", spec, "--output-image", patched}).exit_code, 0);
+  const ProgramResult pc = Rjctl({"map", patched, "add_oen+0x4"});
+  EXPECT_EQ(pc.exit_code, 2);
+  EXPECT_THAT(pc.err, HasSubstr("did you mean 'add_one'?"));
+  const ProgramResult kernel = Rjctl({"map", patched, "--kernel", "add_oen"});
+  EXPECT_EQ(kernel.exit_code, 0);
+  EXPECT_THAT(kernel.err, HasSubstr("note: no kernel of the file matches 'add_oen'; did you mean"));
+  const ProgramResult plain = Rjctl({"map", patched, "--kernel", "lds_sum"});
+  EXPECT_THAT(plain.err, HasSubstr("note: no kernel that 'lds_sum' matches has probes"));
+  const ProgramResult both = Rjctl({"map", patched, "0x0", "--kernel", "add_one"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--kernel"));
+  // One file cannot be both.
+  for (const std::string& same : {patched, folder.path() + "/./p.co"}) {
+    const ProgramResult outputs =
+        Rjctl({"admit", input, "--attach", spec, "--output-image", patched, "--output-map", same});
+    EXPECT_EQ(outputs.exit_code, 2);
+    EXPECT_THAT(outputs.err, HasSubstr("one file"));
+  }
+  EXPECT_EQ(Rjctl({"unpatch", patched}).exit_code, 0) << "it is as it was";
+}
+
+TEST(Offline, WhyNotAttachedSaysWhatTheFileIs) {
+  const ProgramResult host = Rjctl({"why-not-attached", "k", "--file", "/proc/self/exe", "--attach",
+                                    "kernel=*,sites=*,probe=nop"});
+  EXPECT_EQ(host.exit_code, 3);
+  EXPECT_THAT(host.err, HasSubstr("roc-obj-extract"));
 }
 
 // An option that may be repeated takes one value at a time, whatever comes behind.
