@@ -18,6 +18,22 @@ namespace rjdbi::clients {
 
 namespace {
 
+// What a link leads to, be it there or not: writing replaces that, not the link.
+absl::StatusOr<std::string> BehindLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux
+  std::error_code error;
+  std::filesystem::path at = path;
+  for (int links = 0; std::filesystem::is_symlink(at, error); ++links) {
+    if (links == kMostLinks) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(ELOOP)));
+    }
+    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
+    if (error) return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.message()));
+    at = at.parent_path() / next;  // an absolute one replaces what is before it
+  }
+  return at.string();
+}
+
 // `limit`: what is said of a file of more than `most` bytes.
 absl::StatusOr<std::string> ReadUpTo(const std::string& path, uint64_t most,
                                      const std::string& limit) {
@@ -58,9 +74,10 @@ absl::StatusOr<std::string> ReadProbeFile(const std::string& path) {
 
 bool OneFile(const std::string& a, const std::string& b) {
   std::error_code error;
-  const auto real_a = std::filesystem::weakly_canonical(a, error);
-  const auto real_b = std::filesystem::weakly_canonical(b, error);
-  return a == b || (!error && real_a == real_b);
+  const auto real = [&error](const std::string& path) {
+    return std::filesystem::weakly_canonical(BehindLinks(path).value_or(path), error);
+  };
+  return a == b || (real(a) == real(b) && !error);
 }
 
 bool IsElf(const std::string& bytes) { return bytes.compare(0, 4, "\177ELF") == 0; }
@@ -116,8 +133,11 @@ void NoteWrongKind(const Context& context, const std::string& file, const std::s
 }
 
 // Whole or not at all: what is there may be the only copy, of the input even.
-absl::Status WriteFile(const std::string& path, std::string_view bytes) {
+absl::Status WriteFile(const std::string& named, std::string_view bytes) {
   std::error_code error;
+  const absl::StatusOr<std::string> resolved = BehindLinks(named);
+  if (!resolved.ok()) return resolved.status();
+  const std::string& path = *resolved;
   const auto status = std::filesystem::status(path, error);
   const bool replace = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
   const std::string target = replace ? absl::StrCat(path, ".", getpid(), ".tmp") : path;
@@ -136,7 +156,7 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes) {
   const int problem = errno;
   if (replace) std::remove(target.c_str());
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": ", problem != 0 ? std::strerror(problem) : "a write failed"));
+      absl::StrCat(named, ": ", problem != 0 ? std::strerror(problem) : "a write failed"));
 }
 
 }  // namespace rjdbi::clients

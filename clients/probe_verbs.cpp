@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -189,7 +190,11 @@ void CheckAgainst(const std::string& text, Probes& probes) {
   }
   auto read = contract::UserProbeFile::Read(spec);
   if (auto* violations = std::get_if<std::vector<v1::Violation>>(&read)) {
-    for (v1::Violation& v : *violations) *probes.reply().add_violations() = std::move(v);
+    const bool said = !probes.reply().violations().empty();  // what the object is not
+    for (v1::Violation& v : *violations) {
+      if (said && v.constraint_id() == contract::id::kProbeObject) continue;
+      *probes.reply().add_violations() = std::move(v);
+    }
     return;
   }
   const auto& file = std::get<contract::UserProbeFile>(read);
@@ -285,7 +290,8 @@ void Declare(const v1::InferredEffects& e, v1::Manifest& m) {
 // An empty one would move those behind it.
 absl::Status ReadArguments(const ProbeOptions& options, v1::UserProbe& user) {
   for (const std::string& list : options.arguments) {
-    for (const absl::string_view text : absl::StrSplit(list, ',')) {
+    for (const absl::string_view item : absl::StrSplit(list, ',')) {
+      const absl::string_view text = absl::StripAsciiWhitespace(item);
       if (text.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--arguments: argument ", user.arguments_size() + 1, " is empty"));
@@ -414,19 +420,20 @@ int Check(const Context& context, const ProbeOptions& given) {
     }
     options.manifest = options.probe;
   }
-  if (options.manifest.empty() && manifest_first) return Lint(context, options.object, *text);
+  const bool alone = manifest_first && options.manifest.empty();
   // Which is which, the files say themselves.
-  if (manifest_first) {
+  if (manifest_first && !alone) {
     std::swap(options.object, options.manifest);
   } else if (!options.manifest.empty()) {
     text = ReadProbeFile(options.manifest);
     if (!text.ok()) return context.out.Fail(text.status());
   }
   std::string promised;
-  if (!options.manifest.empty()) {
+  if (manifest_first || !options.manifest.empty()) {
     const absl::Status status = TakeFromManifest(*text, options, promised);
     if (!status.ok()) return context.out.Fail(status);
   }
+  if (alone) return Lint(context, options.object, *text);
   Probes probes(options);
   if (absl::Status status = probes.Load(); !status.ok()) return context.out.Fail(status);
   for (const Candidate& c : probes.candidates()) *probes.reply().add_probes() = ReportOf(c);
@@ -446,6 +453,10 @@ absl::Status CheckWritten(const v1::Manifest& m, const std::string& text) {
   if (contract::FindProbe(m.probe()) != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", m.probe(), "' is the name of a built-in probe: give another (--name)"));
+  }
+  if (const auto unfit = contract::UnfitManifestSize(text)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "what would be written is no manifest: ", unfit->message(), ", ", unfit->observed()));
   }
   const auto read = contract::Manifest::Parse(text);
   if (read.ok()) return absl::OkStatus();
@@ -491,6 +502,13 @@ int Infer(const Context& context, const ProbeOptions& options) {
     context.out.Json(m);
   } else {
     context.out.Print(text);
+  }
+  // Arguments in another order, or too few words, have the same effect as such a probe.
+  if (std::count(m.memory().begin(), m.memory().end(), v1::APPLICATION_MEMORY_WRITE) > 0) {
+    context.out.Warn(
+        "the manifest grants writes to the application's memory: it is not proven that the "
+        "probe's stores stay within its own words. Are --arguments in the order of the "
+        "function's parameters, and --telemetry-words enough?");
   }
   return kOk;
 }

@@ -267,7 +267,9 @@ int Run(const Context& context, const RunOptions& given) {
   const std::string socket = options.agent_socket.empty()
                                  ? EnvOr("RJDBI_SOCKET", kDefaultAgentSocket)
                                  : options.agent_socket;
-  if (TryConnect(socket) != 0) {
+  // When attachments cannot be made, the program does not run, and that is said.
+  const bool runs = specs.empty() || TryConnect(context.control_socket) == 0;
+  if (TryConnect(socket) != 0 && runs) {
     context.out.Warn(
         absl::StrCat("no rjdbid answers on ", socket, "; the program runs unobserved"));
   }

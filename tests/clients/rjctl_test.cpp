@@ -814,6 +814,31 @@ TEST(Offline, AFailedWriteLeavesWhatWasThere) {
   EXPECT_THAT(full.err, HasSubstr("error: standard output: "));
 }
 
+TEST(Offline, LinksAreWrittenThrough) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co", patched = folder.path() + "/p.co",
+                    link = folder.path() + "/link", fresh = folder.path() + "/fresh",
+                    loop = folder.path() + "/loop";
+  WriteFile(input, CodeObject());
+  ASSERT_EQ(Rjctl({"admit", input, "--attach", "kernel=*,sites=memory,probe=nop", "--output-image",
+                   patched})
+                .exit_code,
+            0);
+  std::filesystem::create_symlink("p.co", link);
+  std::filesystem::create_symlink("made.co", fresh);
+  std::filesystem::create_symlink("loop", loop);
+  EXPECT_EQ(Rjctl({"unpatch", patched, "--output-image", fresh}).exit_code, 0);
+  EXPECT_EQ(ReadFile(folder.path() + "/made.co"), CodeObject());
+  const ProgramResult looped = Rjctl({"unpatch", patched, "--output-image", loop});
+  EXPECT_EQ(looped.exit_code, 2);
+  EXPECT_THAT(looped.err, HasSubstr("error: " + loop + ": "));
+  EXPECT_EQ(Rjctl({"unpatch", link, "--output-image", link}).exit_code, 0);
+  EXPECT_EQ(ReadFile(patched), CodeObject());
+  for (const std::string& name : {link, fresh, loop}) {
+    EXPECT_TRUE(std::filesystem::is_symlink(name)) << name;
+  }
+}
+
 TEST(Offline, ASocketThatNobodyServesIsNotWaitedFor) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/s";
@@ -837,6 +862,11 @@ TEST(Offline, ASocketThatNobodyServesIsNotWaitedFor) {
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.out, "ran\n");
   EXPECT_THAT(run.err, HasSubstr("the program runs unobserved"));
+  const ProgramResult attach = Rjctl({"--socket", path, "run", "--agent-socket", path, "--attach",
+                                      "kernel=*,sites=memory,probe=nop", "--", "/bin/echo", "ran"});
+  EXPECT_EQ(attach.exit_code, 5);
+  EXPECT_EQ(attach.out, "");
+  EXPECT_THAT(attach.err, Not(HasSubstr("the program runs")));
   for (int fd : waiting) close(fd);
   close(listener);
 }
@@ -1008,6 +1038,31 @@ TEST(Offline, InferWritesNothingThatIsRefused) {
   }
 }
 
+// What is granted by a slip is said aloud.
+TEST(Offline, InferWarnsOfWritesThatAreNotProven) {
+  const TemporaryFolder folder;
+  const std::string object = CompileProbes(folder, R"(
+RJDBI_PROBE low(rjdbi_u64 address, RJDBI_TELEMETRY c) { rjdbi_add(c + 1, address & 3); }
+)");
+  const auto infer = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"infer", object, "--arguments"});
+    return Rjctl(more);
+  };
+  const ProgramResult right = infer({"address, telemetry"});
+  EXPECT_EQ(right.exit_code, 0);
+  EXPECT_EQ(right.err, "");
+  EXPECT_THAT(right.out, HasSubstr("telemetry_words: 2"));
+  for (const ProgramResult& slip :
+       {infer({"telemetry,address"}), infer({"address,telemetry", "--telemetry-words", "1"})}) {
+    EXPECT_EQ(slip.exit_code, 0);
+    EXPECT_THAT(slip.out, HasSubstr("APPLICATION_MEMORY_WRITE"));
+    EXPECT_THAT(slip.err, HasSubstr("warning: the manifest grants writes to the application"));
+  }
+  const ProgramResult large = infer({"address,telemetry", "--name", std::string(70000, 'x')});
+  EXPECT_EQ(large.exit_code, 2);
+  EXPECT_THAT(large.err, HasSubstr("the manifest is too long"));
+}
+
 TEST(Offline, NamesOfProbesMayBeAnything) {
   const TemporaryFolder folder;
   const std::string object = CompileProbes(folder, kTwoProbes);
@@ -1048,6 +1103,13 @@ TEST(Offline, CheckHoldsTheFunctionThatTheManifestNames) {
   const ProgramResult other = Rjctl({"check", object, manifest, "--entry", "unused"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("the manifest is of counted"));
+
+  const ProgramResult alone = Rjctl({"check", manifest, "--entry", "unused"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("the manifest is of counted"));
+  const auto none =
+      Parse<v1::CheckProbeReply>(Rjctl({"check", manifest, manifest, "-o", "json"}).out);
+  EXPECT_EQ(none.violations_size(), 1) << "no object, said once";
 
   std::string strict = ReadFile(manifest);
   strict.replace(strict.find("memory: PRIVATE_TELEMETRY"), 25, "");
