@@ -219,8 +219,9 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec) {
     return kRefused;
   }
   if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
-  context.out.Note(absl::StrCat("attached ", spec.probe(), " at ", spec.sites(), " of kernels ",
-                                spec.kernel_glob(), ", ", Target(spec),
+  context.out.Note(absl::StrCat("attached ", Printable(spec.probe()), " at ",
+                                Printable(spec.sites()), " of kernels ",
+                                Printable(spec.kernel_glob()), ", ", Target(spec),
                                 "; code objects loaded from now on are affected"));
   return kOk;
 }
@@ -440,7 +441,7 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filte
       ++hidden;
       continue;
     }
-    rows.push_back({MarkedId(key.attachment, detached), key.probe,
+    rows.push_back({MarkedId(key.attachment, detached), Printable(key.probe),
                     absl::StrCat(CountCell(sum), sum.final ? "" : "+"), KernelCell(key.kernel),
                     sites ? absl::StrFormat("0x%x", key.offset) : absl::StrCat(sum.offsets.size()),
                     sites ? Printable(sum.instruction) : Printable(key.opcode)});

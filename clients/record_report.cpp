@@ -235,7 +235,7 @@ void PrintSites(const Output& out, const std::map<Place, v1::SiteCount>& sites, 
     }
     const v1::RecordCounts& records = site.records();
     const uint64_t on_the_way = records.read() - std::min(records.read(), records.received());
-    rows.push_back({place.attachment, site.probe(),
+    rows.push_back({place.attachment, Printable(site.probe()),
                     absl::StrCat(site.count(), site.final() ? "" : "+"),
                     absl::StrCat(records.stored()), Percent(records.stored(), site.count()),
                     absl::StrCat(records.device_full()), absl::StrCat(on_the_way),

@@ -78,7 +78,7 @@ std::string CsvLine(const v1::TraceRecord& record) {
                                           record.session_id(),
                                           absl::StrCat(record.pid()),
                                           record.attachment_id(),
-                                          record.probe(),
+                                          Quoted(Printable(record.probe())),
                                           Quoted(Printable(record.kernel())),
                                           absl::StrCat(record.kernel_offset()),
                                           record.exec(),

@@ -159,6 +159,61 @@ void SendRecords(Daemon& daemon, Agent& agent) {
   ASSERT_TRUE(agent.Report(request).ok());
 }
 
+// A user's probes, compiled; "" when that failed.
+std::string CompileProbes(const TemporaryFolder& folder, const std::string& functions,
+                          const std::string& target = "gfx90a",
+                          const std::vector<std::string>& flags = {}) {
+  const std::string source = folder.path() + "/probes.hip", object = folder.path() + "/probes.o";
+  WriteFile(source, "#include <rjdbi/probe.h>\n" + functions);
+  std::vector<std::string> command = {RJDBI_CLANG,
+                                      "-x",
+                                      "hip",
+                                      "--offload-device-only",
+                                      "--no-gpu-bundle-output",
+                                      "--offload-arch=" + target,
+                                      "-nogpuinc",
+                                      "-nogpulib",
+                                      "-O2",
+                                      "-I",
+                                      RJDBI_SOURCE_DIR "/deploy/include",
+                                      "-c",
+                                      source,
+                                      "-o",
+                                      object};
+  command.insert(command.end(), flags.begin(), flags.end());
+  const ProgramResult compiled = RunProgram(command);
+  EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
+  return compiled.exit_code == 0 ? object : "";
+}
+
+// A probe's name is whatever its manifest says.
+TEST_F(WithDaemon, NamesOfProbesMayBeAnything) {
+  const TemporaryFolder folder;
+  const std::string object =
+      CompileProbes(folder, "RJDBI_PROBE counted(RJDBI_TELEMETRY c) { rjdbi_add(c, 1); }");
+  const std::string manifest = folder.path() + "/m", name = "x\x1b[31m\nerror: no";
+  WriteFile(manifest, Rjctl({"infer", object, "--arguments", "telemetry", "--name", name}).out);
+  const ProgramResult attached = Ctl({"attach", "--kernel", "add_one", "--sites", "memory",
+                                      "--probe-object", object, "--probe-manifest", manifest});
+  ASSERT_EQ(attached.exit_code, 0) << attached.err;
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 5).decision.verdict(), v1::PATCHED);
+  v1::ReportRequest request;
+  request.set_session_id(agent.session_id);
+  request.add_loads()->set_load_id(5);
+  request.mutable_loads(0)->add_counters(1234);
+  ASSERT_TRUE(agent.Report(request).ok());
+  std::string all = attached.out + attached.err;
+  for (const char* verb : {"status", "report", "coverage", "records"}) {
+    const ProgramResult said = Ctl({verb});
+    all += said.out + said.err;
+  }
+  EXPECT_THAT(all, HasSubstr("x?[31m?error: no"));
+  EXPECT_EQ(all.find('\x1b'), std::string::npos) << all;
+  EXPECT_EQ(all.find("\nerror: no"), std::string::npos) << all;
+}
+
 TEST_F(WithDaemon, NothingFoundIsExplained) {
   daemon_.Attach("*", "memory", "nop");
   EXPECT_THAT(Ctl({"report"}).err, HasSubstr("no kernel matches '*'; rjdbid has not been sent"));
@@ -963,33 +1018,6 @@ TEST(Offline, ManifestsAreReadByThemselves) {
   const ProgramResult object =
       Rjctl({"check", folder.path() + "/good.textproto", "--probe", folder.path() + "/typo.yaml"});
   EXPECT_EQ(object.exit_code, 3) << "no object";
-}
-
-// A user's probes, compiled; "" when that failed.
-std::string CompileProbes(const TemporaryFolder& folder, const std::string& functions,
-                          const std::string& target = "gfx90a",
-                          const std::vector<std::string>& flags = {}) {
-  const std::string source = folder.path() + "/probes.hip", object = folder.path() + "/probes.o";
-  WriteFile(source, "#include <rjdbi/probe.h>\n" + functions);
-  std::vector<std::string> command = {RJDBI_CLANG,
-                                      "-x",
-                                      "hip",
-                                      "--offload-device-only",
-                                      "--no-gpu-bundle-output",
-                                      "--offload-arch=" + target,
-                                      "-nogpuinc",
-                                      "-nogpulib",
-                                      "-O2",
-                                      "-I",
-                                      RJDBI_SOURCE_DIR "/deploy/include",
-                                      "-c",
-                                      source,
-                                      "-o",
-                                      object};
-  command.insert(command.end(), flags.begin(), flags.end());
-  const ProgramResult compiled = RunProgram(command);
-  EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
-  return compiled.exit_code == 0 ? object : "";
 }
 
 constexpr char kTwoProbes[] = R"(
