@@ -193,7 +193,7 @@ TEST_F(WithDaemon, NamesOfProbesMayBeAnything) {
       CompileProbes(folder, "RJDBI_PROBE counted(RJDBI_TELEMETRY c) { rjdbi_add(c, 1); }");
   const std::string manifest = folder.path() + "/m", name = "x\x1b[31m\nerror: no";
   WriteFile(manifest, Rjctl({"infer", object, "--arguments", "telemetry", "--name", name}).out);
-  const ProgramResult attached = Ctl({"attach", "--kernel", "add_one", "--sites", "memory",
+  const ProgramResult attached = Ctl({"attach", "--kernel", "add_one", "--sites", "global_store*",
                                       "--probe-object", object, "--probe-manifest", manifest});
   ASSERT_EQ(attached.exit_code, 0) << attached.err;
   Agent agent(daemon_.agent_socket());
