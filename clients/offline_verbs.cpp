@@ -184,7 +184,10 @@ int RecordExit(const v1::AdmissionRecord& record) {
 void WarnVacuousIn(const Context& context, const std::string& bytes,
                    const v1::AdmissionRecord& record,
                    const std::vector<v1::Attachment>& attachments) {
-  for (const Vacuous& vacuous : FindVacuous(record.coverage())) {
+  for (Vacuous& vacuous : FindVacuous(record.coverage())) {
+    if (vacuous.kernels == 0 && vacuous.left_out.empty() && !record.object_violations().empty()) {
+      vacuous.left_out = record.object_violations(0).constraint_id();
+    }
     const auto of = std::find_if(attachments.begin(), attachments.end(),
                                  [&](const auto& a) { return a.id() == vacuous.id; });
     if (of == attachments.end()) continue;

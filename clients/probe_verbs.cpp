@@ -369,6 +369,7 @@ int Lint(const Context& context, const std::string& path, const std::string& tex
   v1::CheckProbeReply reply;
   auto unfit = contract::UnfitManifestSize(text);
   if (unfit.has_value()) {
+    if (text.empty()) unfit->set_message("the file is empty");
     *reply.add_violations() = *std::move(unfit);
     return Finish(context, reply);
   }

@@ -778,6 +778,7 @@ TEST(Offline, ErrorsNameFileAndKind) {
   const ProgramResult admit = Rjctl({"admit", text, "--attach", spec});
   EXPECT_EQ(admit.exit_code, 3);
   EXPECT_THAT(admit.err, HasSubstr(text + ": not an ELF file"));
+  EXPECT_THAT(admit.err, HasSubstr("it attached nowhere: it was left out: RJD-O001\n"));
   EXPECT_THAT(admit.out, HasSubstr("error[RJD-O001]: the bytes are not an ELF file\n"
                                    "  observed: 9 bytes that begin with 73 6f 6d 65\n"));
   const auto record = Parse<v1::AdmissionRecord>(
@@ -1013,7 +1014,9 @@ TEST(Offline, ManifestsAreReadByThemselves) {
   EXPECT_THAT(typo.out + typo.err, HasSubstr("error[RJD-U017]"));
   EXPECT_THAT(typo.out + typo.err, HasSubstr("line 3, column 1: unknown field"));
   EXPECT_THAT(typo.out + typo.err, HasSubstr("  | controll: [CALLS]\n  | ^\n"));
-  EXPECT_EQ(check("empty", "").exit_code, 3);
+  const ProgramResult empty = check("empty", "");
+  EXPECT_EQ(empty.exit_code, 3);
+  EXPECT_THAT(empty.err, HasSubstr("the file is empty"));
   EXPECT_EQ(Rjctl({"check", folder.path() + "/nothing"}).exit_code, 2);
   const ProgramResult object =
       Rjctl({"check", folder.path() + "/good.textproto", "--probe", folder.path() + "/typo.yaml"});
