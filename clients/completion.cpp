@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "clients/spec_text.h"
 #include "contract/catalogue.h"
 #include "contract/manifest.h"
 
@@ -62,7 +63,11 @@ std::string Bash(const CLI::App& app) {
       "    --probe) COMPREPLY=($(compgen -W '",
       absl::StrReplaceAll(contract::ProbeNames(), {{",", ""}}),
       "' -- \"$word\")); return ;;\n"
-      "    --placement) COMPREPLY=($(compgen -W 'auto trampoline clone' -- \"$word\")); return ;;\n"
+      "    --placement) COMPREPLY=($(compgen -W '",
+      PlacementNames(), "' -- \"$word\")); return ;;\n    --mode) COMPREPLY=($(compgen -W '",
+      ModeNames(), "' -- \"$word\")); return ;;\n    --reduce) COMPREPLY=($(compgen -W '",
+      ReductionNames(),
+      "' -- \"$word\")); return ;;\n"
       "    --position) COMPREPLY=($(compgen -W 'before after' -- \"$word\")); return ;;\n"
       "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"
       "    --socket|--agent|--agent-socket|--output-image|--output-map|--original"

@@ -11,6 +11,7 @@
 #include "clients/vacuous.h"
 #include "clients/verbs.h"
 #include "contract/catalogue.h"
+#include "contract/coverage.h"
 #include "contract/demangle.h"
 #include "contract/natural_order.h"
 #include "contract/near_miss.h"
@@ -169,7 +170,7 @@ void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply, bool al
 
 int CoverageExit(const v1::GetCoverageReply& reply) {
   const v1::Coverage& total = reply.total();
-  const uint64_t done = total.attached() + total.degraded();
+  const uint64_t done = contract::DoneSites(total);
   const bool vacuous =
       reply.unmatched_attachments_size() > 0 || !FindVacuous(reply.coverage()).empty();
   if (done == 0 || vacuous) return kRefused;
@@ -219,9 +220,10 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec) {
     return kRefused;
   }
   if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
-  context.out.Note(absl::StrCat("attached ", Printable(spec.probe()), " at ",
-                                Printable(spec.sites()), " of kernels ",
-                                Printable(spec.kernel_glob()), ", ", Target(spec),
+  const bool dry = spec.mode() == v1::MODE_DRYRUN;
+  context.out.Note(absl::StrCat(dry ? "judging, as a dry run, " : "attached ",
+                                Printable(spec.probe()), " at ", Printable(spec.sites()),
+                                " of kernels ", Printable(spec.kernel_glob()), ", ", Target(spec),
                                 "; code objects loaded from now on are affected"));
   return kOk;
 }
@@ -332,9 +334,14 @@ int PrintWhyNotAttached(const Context& context, const WhyOptions& options,
   for (const v1::Violation& violation : reply.violations()) {
     context.out.Print(contract::RenderViolation(violation, context.out.render()));
   }
+  std::map<v1::Outcome, uint64_t> others;
+  for (const v1::Decision& d : reply.decisions()) ++others[d.outcome()];
+  const uint64_t dry = others[v1::DRY_RUN], rotated = others[v1::ROTATED_OUT];
   context.out.Print(absl::StrFormat(
-      "%s refused, %d attached%s\n", Count(static_cast<uint64_t>(reply.decisions_size()), "site"),
-      reply.attached_sites(),
+      "%s refused%s%s, %d attached%s\n",
+      Count(static_cast<uint64_t>(reply.decisions_size()) - dry - rotated, "site"),
+      rotated == 0 ? "" : absl::StrCat(", ", rotated, " rotated out"),
+      dry == 0 ? "" : absl::StrCat(", ", dry, " in dry runs"), reply.attached_sites(),
       reply.degraded_size() == 0 ? "" : absl::StrFormat(" (%d degraded)", reply.degraded_size())));
   if (unknown && options.file.empty()) {
     context.out.Note(

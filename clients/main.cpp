@@ -79,6 +79,16 @@ void SpecOption(CLI::App* verb, v1::AttachmentSpec& spec, const std::string& key
   if (required) option->required();
 }
 
+// Of attachments whose specification names no mode.
+void ModeOption(CLI::App* verb, std::string& mode) {
+  verb->add_option("--mode", mode, "enforce (default), warn or dryrun, of those that name none")
+      ->type_name("MODE")
+      ->check([](const std::string& value) {
+        v1::AttachmentSpec spec;
+        return std::string(SetSpecField(spec, "mode", value).message());
+      });
+}
+
 void AddAttach(CLI::App& app, Arguments& a) {
   CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels", [&a](const Context& c) {
     return a.spec.probe().empty() ? c.out.FailUsage(
@@ -99,6 +109,14 @@ void AddAttach(CLI::App& app, Arguments& a) {
              false);
   SpecOption(verb, a.spec, "placement", "auto, trampoline or clone: how kernels run the probe",
              "HOW", false);
+  SpecOption(verb, a.spec, "mode",
+             "enforce (default), warn or dryrun: what becomes of what is over its limits", "MODE",
+             false);
+  SpecOption(verb, a.spec, "reduce",
+             "block-count, rotate: what may be done when sums are over budget, in order", "LIST",
+             false);
+  SpecOption(verb, a.spec, "rotation", "With --reduce rotate: whose turn it is (default 0)", "N",
+             false);
   SpecOption(verb, a.spec, "process", "Executables, by path or base name", "GLOB", false);
   SpecOption(verb, a.spec, "owner", "Free text for the status listing", "TEXT", false);
   verb->add_option_function<std::string>(
@@ -258,6 +276,7 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
+  ModeOption(verb, a.run.mode);
   verb->add_flag("--report", a.run.report, "Print the report when the command has ended");
 
   verb = Verb(app, a, "admit", "Judge and patch a code object without a daemon",
@@ -269,6 +288,7 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->take_all()
       ->allow_extra_args(false)
       ->required();
+  ModeOption(verb, a.admit.mode);
   verb->add_option("--output-image", a.admit.image, "Where the patched image goes")
       ->type_name("FILE");
   verb->add_option("--output-map", a.admit.map, "Where the address map goes, as JSON")

@@ -15,6 +15,7 @@
 #include "contract/address_map.h"
 #include "contract/admission.h"
 #include "contract/catalogue.h"
+#include "contract/coverage.h"
 #include "contract/decisions.h"
 #include "contract/demangle.h"
 #include "contract/inspect.h"
@@ -175,7 +176,7 @@ int RecordExit(const v1::AdmissionRecord& record) {
   uint64_t requested = 0, done = 0;
   for (const v1::Coverage& c : record.coverage()) {
     requested += c.requested();
-    done += c.attached() + c.degraded();
+    done += contract::DoneSites(c);
   }
   if (done == 0 || !FindVacuous(record.coverage()).empty()) return kRefused;
   return done == requested && record.object_violations_size() == 0 ? kOk : kPartial;
@@ -344,9 +345,10 @@ namespace {
 
 // Attachments from --attach, with what CheckSpec says about them; the exit code.
 int ReadAttachments(const Context& context, const std::vector<std::string>& texts,
-                    const contract::Policy& policy, std::vector<v1::Attachment>& attachments) {
+                    const std::string& mode, const contract::Policy& policy,
+                    std::vector<v1::Attachment>& attachments) {
   for (const std::string& text : texts) {
-    const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text);
+    const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text, mode);
     if (!spec.ok()) return context.out.Fail(spec.status());
     v1::Attachment& attachment = attachments.emplace_back();
     attachment.set_id(absl::StrCat("a", attachments.size()));
@@ -406,7 +408,8 @@ void SayWhyNothing(const std::string& bytes, const WhyOptions& options,
 int WhyNotAttachedInFile(const Context& context, const WhyOptions& options) {
   const contract::Policy policy = FilePolicy();
   std::vector<v1::Attachment> attachments;
-  if (const int code = ReadAttachments(context, options.attach, policy, attachments); code != kOk) {
+  if (const int code = ReadAttachments(context, options.attach, "", policy, attachments);
+      code != kOk) {
     return code;
   }
   const absl::StatusOr<std::string> bytes = ReadFile(options.file);
@@ -432,7 +435,8 @@ int Admit(const Context& context, const AdmitOptions& options) {
   }
   const contract::Policy policy = FilePolicy();
   std::vector<v1::Attachment> attachments;
-  if (const int code = ReadAttachments(context, options.attach, policy, attachments); code != kOk) {
+  if (const int code = ReadAttachments(context, options.attach, options.mode, policy, attachments);
+      code != kOk) {
     return code;
   }
   const absl::StatusOr<std::string> bytes = ReadFile(options.file);

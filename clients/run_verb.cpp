@@ -260,7 +260,7 @@ int Run(const Context& context, const RunOptions& given) {
   }
   std::vector<v1::AttachmentSpec> specs;
   for (const std::string& text : options.attach) {
-    const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text);
+    const absl::StatusOr<v1::AttachmentSpec> spec = ParseSpec(text, options.mode);
     if (!spec.ok()) return context.out.Fail(spec.status());
     specs.push_back(*spec);
   }

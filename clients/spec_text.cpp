@@ -4,11 +4,13 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "contract/manifest.h"
 
@@ -26,7 +28,60 @@ constexpr BudgetOption kBudgetOptions[] = {
      "Events of one site, for that estimate"},
     {"max-code-growth-bytes", "max_code_growth_bytes", "Growth of a code object"},
     {"max-occupancy-loss", "max_occupancy_loss", "Wavefronts per SIMD that a kernel may lose"},
+    {"max-agpr-delta", "max_agpr_delta", "Accumulation registers a kernel may grow by, per lane"},
+    {"max-local-memory-delta", "max_local_memory_delta",
+     "Bytes of scratch a kernel may grow by, per work-item"},
+    {"max-shared-memory-delta", "max_shared_memory_delta",
+     "Bytes of LDS a kernel may grow by, per workgroup"},
+    {"max-sampled-event-fraction", "max_sampled_event_fraction",
+     "Events of a site, of a million, that a probe may look at"},
+    {"max-admission-time-ms", "max_admission_time_ms", "Time for judging one code object"},
 };
+
+template <typename Value>
+struct Choice {
+  const char* name;
+  Value value;
+};
+constexpr Choice<v1::Placement> kPlacements[] = {
+    {"auto", v1::AUTO}, {"trampoline", v1::TRAMPOLINE}, {"clone", v1::CLONE}};
+constexpr Choice<v1::Mode> kModes[] = {
+    {"enforce", v1::MODE_ENFORCE}, {"warn", v1::MODE_WARN}, {"dryrun", v1::MODE_DRYRUN}};
+constexpr Choice<v1::ReductionStep> kReductions[] = {{"block-count", v1::REDUCE_BLOCK_COUNT},
+                                                     {"rotate", v1::REDUCE_ROTATE}};
+
+template <typename Choices>
+auto Named(const Choices& choices, const std::string& name) {
+  for (const auto& choice : choices) {
+    if (choice.name == name) return std::optional(choice.value);
+  }
+  return std::optional<std::decay_t<decltype(choices[0].value)>>();
+}
+
+// "auto trampoline clone"
+template <typename Choices>
+std::string Names(const Choices& choices) {
+  std::string names;
+  for (const auto& choice : choices) {
+    absl::StrAppend(&names, names.empty() ? "" : " ", choice.name);
+  }
+  return names;
+}
+
+absl::Status BadChoice(const std::string& key, const std::string& names) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": expected one of ", absl::StrReplaceAll(names, {{" ", ", "}})));
+}
+
+absl::Status SetReductions(v1::AttachmentSpec& spec, const std::string& value) {
+  spec.clear_reduce();
+  for (absl::string_view piece : absl::StrSplit(value, ',')) {
+    const std::optional<v1::ReductionStep> step = Named(kReductions, std::string(piece));
+    if (!step) return BadChoice("reduce", ReductionNames());
+    spec.add_reduce(*step);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status BadNumber(const std::string& key, const std::string& value, int least = 0) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": expected a whole number of ", least,
@@ -77,6 +132,9 @@ absl::Status ReadProbeFile(v1::AttachmentSpec& spec, const std::string& key,
 }  // namespace
 
 absl::Span<const BudgetOption> BudgetOptions() { return kBudgetOptions; }
+std::string PlacementNames() { return Names(kPlacements); }
+std::string ModeNames() { return Names(kModes); }
+std::string ReductionNames() { return Names(kReductions); }
 
 absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
                           const std::string& value) {
@@ -111,13 +169,22 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
     return absl::OkStatus();
   }
   if (key == "placement") {
-    static const std::map<std::string, v1::Placement> kPlacements = {
-        {"auto", v1::AUTO}, {"trampoline", v1::TRAMPOLINE}, {"clone", v1::CLONE}};
-    const auto placement = kPlacements.find(value);
-    if (placement == kPlacements.end()) {
-      return absl::InvalidArgumentError("placement: expected auto, trampoline or clone");
-    }
-    spec.set_placement(placement->second);
+    const std::optional<v1::Placement> placement = Named(kPlacements, value);
+    if (!placement) return BadChoice(key, PlacementNames());
+    spec.set_placement(*placement);
+    return absl::OkStatus();
+  }
+  if (key == "mode") {
+    const std::optional<v1::Mode> mode = Named(kModes, value);
+    if (!mode) return BadChoice(key, ModeNames());
+    spec.set_mode(*mode);
+    return absl::OkStatus();
+  }
+  if (key == "reduce") return SetReductions(spec, value);
+  if (key == "rotation") {
+    uint32_t rotation = 0;
+    if (!absl::SimpleAtoi(value, &rotation)) return BadNumber(key, value);
+    spec.set_rotation(rotation);
     return absl::OkStatus();
   }
   if (key == "allow-sabotage") {
@@ -130,7 +197,7 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
   return absl::InvalidArgumentError(absl::StrCat("unknown key '", key, "' in an attachment"));
 }
 
-absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text) {
+absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text, const std::string& mode) {
   std::vector<std::pair<std::string, std::string>> parts;
   for (absl::string_view piece : absl::StrSplit(text, ',')) {
     const size_t equals = piece.find('=');
@@ -157,6 +224,9 @@ absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text) {
        {std::pair{"kernel", spec.kernel_glob()}, std::pair{"sites", spec.sites()},
         std::pair{"probe", spec.probe()}}) {
     if (value.empty()) return absl::InvalidArgumentError(absl::StrCat(key, "= is missing"));
+  }
+  if (spec.mode() == v1::MODE_UNSPECIFIED && !mode.empty()) {
+    if (absl::Status status = SetSpecField(spec, "mode", mode); !status.ok()) return status;
   }
   return spec;
 }

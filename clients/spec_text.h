@@ -19,11 +19,16 @@ struct BudgetOption {
   const char* help;
 };
 absl::Span<const BudgetOption> BudgetOptions();
+// What the keys placement, mode and reduce take, with blanks between.
+std::string PlacementNames();
+std::string ModeNames();
+std::string ReductionNames();
 
 // INVALID_ARGUMENT names the key and what is wrong with its value.
 absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
                           const std::string& value);
-absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text);
+// `mode` is for one that names none; "": the default.
+absl::StatusOr<v1::AttachmentSpec> ParseSpec(const std::string& text, const std::string& mode = "");
 
 }  // namespace rjdbi::clients
 

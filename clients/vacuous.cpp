@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "contract/coverage.h"
 #include "contract/natural_order.h"
 
 namespace rjdbi::clients {
@@ -40,7 +41,7 @@ std::vector<Vacuous> FindVacuous(const google::protobuf::RepeatedPtrField<v1::Co
     if (row.kernel().empty() && !row.refused().empty()) {
       sum.left_out = row.refused(0).constraint_id();
     }
-    sum.done += row.attached() + row.degraded();
+    sum.done += contract::DoneSites(row);
   }
   std::vector<Vacuous> vacuous;
   for (const auto& [id, sum] : sums) {

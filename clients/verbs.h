@@ -36,6 +36,7 @@ struct RunOptions {
   std::string agent_library, agent_socket;
   int deadline_ms = 0;  // 0: RJDBI_DEADLINE_MS, or what somebody who asked for probes will wait
   std::vector<std::string> attach;
+  std::string mode;  // of attachments that name none
   bool report = false;
   std::vector<std::string> command;
 };
@@ -52,6 +53,7 @@ inline constexpr size_t kMostExcerpts = 64;  // more than anybody reads
 struct AdmitOptions {
   std::string file, image, map;
   std::vector<std::string> attach;
+  std::string mode;  // of attachments that name none
   bool all_decisions = false;
 };
 

@@ -21,6 +21,7 @@
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
 #include "contract/demangle.h"
+#include "contract/dry_run.h"
 #include "contract/inference.h"
 #include "contract/link_pair.h"
 #include "contract/manifest.h"
@@ -29,12 +30,15 @@
 #include "contract/occupancy.h"
 #include "contract/patch_record.h"
 #include "contract/record_layout.h"
+#include "contract/reduction.h"
 #include "contract/site.h"
 #include "contract/text.h"
 #include "contract/user_probe.h"
 #include "contract/validate.h"
 #include "contract/verdicts.h"
+#include "patch/analysis/control_flow.h"
 #include "patch/analysis/equal_counts.h"
+#include "patch/analysis/loops.h"
 #include "patch/analysis/selector.h"
 #include "proto/rjdbi/telemetry_ring.h"
 
@@ -58,6 +62,8 @@ std::string Sha256Hex(absl::Span<const uint8_t> bytes) {
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
 }
+
+uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a + b < a ? ~uint64_t{0} : a + b; }
 
 bool IsElf(absl::Span<const uint8_t> bytes) {
   constexpr uint8_t kMagic[] = {0x7f, 'E', 'L', 'F'};
@@ -176,7 +182,10 @@ struct Asked {
   const v1::Attachment* attachment = nullptr;
   const BuiltinProbe* probe = nullptr;
   std::optional<patch::Selector> selector;
-  EffectiveBudget budget;
+  EffectiveBudget budget;  // what refuses
+  EffectiveBudget own;     // in MODE_WARN what is declared; else the same
+  bool warns = false;
+  const Ladder* ladder = nullptr;
   std::optional<TelemetryBudget> telemetry;
   std::vector<v1::Violation> refusals;  // of the attachment as a whole
   v1::Placement placement = v1::AUTO;
@@ -185,7 +194,7 @@ struct Asked {
   bool left_out = false;  // beyond the limit of attachments: see RJD-A009
   // A user's probe: what `probe` is, and what becomes of it by wavefront size.
   std::optional<UserProbeFile> file;
-  std::unique_ptr<BuiltinProbe> own;
+  std::unique_ptr<BuiltinProbe> own_probe;
   std::map<uint32_t, std::variant<patch::UserProbe, v1::Violation>> bodies;
 };
 
@@ -210,17 +219,34 @@ struct KnownInference {
   const BuiltinProbe* kept = nullptr;  // the probe whose manifest it keeps to
 };
 
+// How long the admission has taken; what has begun counts, so that of no time at all
+// there is never enough.
+struct Stopwatch {
+  const Clock& now;
+  const std::chrono::steady_clock::time_point start = now();
+
+  uint64_t Milliseconds() const {
+    const auto passed = std::chrono::ceil<std::chrono::milliseconds>(now() - start);
+    return static_cast<uint64_t>(std::max<int64_t>(passed.count(), 0));
+  }
+};
+
 class Engine {
  public:
-  Engine(absl::Span<const uint8_t> bytes, const std::vector<v1::Attachment>& attachments,
-         const Policy& policy, patch::Rewriter& rewriter)
-      : bytes_(bytes), policy_(policy), rewriter_(rewriter) {
-    for (const v1::Attachment& a : attachments) order_.push_back(&a);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [](const auto* a, const auto* b) { return NaturalLess(a->id(), b->id()); });
-  }
+  // `attachments` in the order of their ids; `ladders` are theirs.
+  Engine(absl::Span<const uint8_t> bytes, const std::vector<const v1::Attachment*>& attachments,
+         const std::vector<Ladder>& ladders, const Policy& policy, patch::Rewriter& rewriter,
+         const Stopwatch& stopwatch)
+      : bytes_(bytes),
+        policy_(policy),
+        rewriter_(rewriter),
+        order_(attachments),
+        ladders_(ladders),
+        stopwatch_(stopwatch) {}
 
   Admission Run();
+  // After Run, of attachments that allow reductions.
+  const std::vector<SumUse>& sum_uses() const { return sum_uses_; }
 
  private:
   bool ParseObject();
@@ -237,8 +263,18 @@ class Engine {
   void ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted);
   const KernelAnalysis* Analyse(size_t index);
   void JudgeAttachment(size_t asked, const KernelAnalysis& kernel);
+  std::vector<absl::Span<const uint32_t>> Units(const Asked& a, const KernelAnalysis& kernel,
+                                                absl::Span<const uint32_t> sites) const;
+  void RotateOut(size_t asked, const KernelAnalysis& kernel, absl::Span<const uint32_t> sites,
+                 uint32_t window);
+  std::optional<v1::Violation> Late(const EffectiveBudget& budget);
+  bool RefuseLate();
+  bool OverDescriptors(const patch::RewriteResult& result);
+  void DeclareOverruns(int64_t code_growth);
+  void SumUp();
   void JudgeMissing(const KernelAnalysis& kernel, uint64_t offset);
   void JudgeUnanswerable(const patch::Refusal& refusal);
+  void JudgeLate(const v1::Violation& late);
   bool RoomAtSite(const Asked& a, const KernelAnalysis& kernel, uint32_t i, Verdict& v);
   void TakeSite(const Asked& a, uint32_t i, const Verdict& v);
   void JudgeRegion(size_t asked, const KernelAnalysis& kernel, absl::Span<const uint32_t> sites);
@@ -255,10 +291,12 @@ class Engine {
     const bool clone = choices_.at(kernel.kernel_index()).placement == patch::Placement::kClone;
     return clone ? 0 : kLeastJumps;
   }
-  patch::ProbeRequest Request(const Asked& a, const KernelAnalysis& kernel,
-                              const Place& place) const;
+  patch::ProbeRequest Request(const Asked& a, const EffectiveBudget& budget,
+                              const KernelAnalysis& kernel, const Place& place) const;
+  std::variant<SitePlan, patch::Refusal> Plan(const Asked& a, const KernelAnalysis& kernel,
+                                              uint32_t i, const Place& place);
   // What the limit on lost occupancy leaves of a kernel's growth.
-  static Headroom RoomToGrow(const Asked& a, const KernelAnalysis& kernel);
+  static Headroom RoomToGrow(const EffectiveBudget& budget, const KernelAnalysis& kernel);
   static v1::Violation OverRegisters(const Asked& a, const KernelAnalysis& kernel,
                                      const patch::Refusal& refusal);
   bool HoldsPlace(const Asked& a, const Verdict& v, const Place& place) const;
@@ -293,17 +331,18 @@ class Engine {
     return contract::PositionOf(a.attachment->spec().position());
   }
   using Sequence = std::tuple<patch::Probe, patch::Position, uint64_t, uint64_t, uint64_t, uint16_t,
-                              uint8_t, const BuiltinProbe*>;
+                              uint8_t, const BuiltinProbe*, bool>;
   // What a sequence at a site depends on.
   static Sequence SequenceKey(const Asked& a) {
     return {a.probe->probe,
             PositionOf(a),
-            a.budget.sgpr.value,
-            a.budget.vgpr.value,
-            a.budget.occupancy_loss.value,
+            a.own.sgpr.value,
+            a.own.vgpr.value,
+            a.own.occupancy_loss.value,
             a.value_register.first,
             a.value_register.count,
-            a.own.get()};
+            a.own_probe.get(),
+            a.warns};
   }
   static bool WritesRecords(const Asked& a) { return patch::WritesRecords(a.probe->probe); }
   // 64-bit words of a site: the count of events, or of lost records; or what the
@@ -319,7 +358,9 @@ class Engine {
   absl::Span<const uint8_t> bytes_;
   const Policy& policy_;
   patch::Rewriter& rewriter_;
-  std::vector<const v1::Attachment*> order_;
+  const std::vector<const v1::Attachment*>& order_;
+  const std::vector<Ladder>& ladders_;
+  const Stopwatch& stopwatch_;
   std::vector<Asked> asked_;
   std::vector<std::vector<size_t>> wanted_;  // by kernel: indices of asked_
   std::optional<PatchedObject> prior_;       // what the bytes were patched from
@@ -344,6 +385,13 @@ class Engine {
     size_t verdict, counted_by;
   };
   std::vector<Follower> followers_;
+  // Verdicts that a probe of an attachment with a ladder stands for.
+  struct Unit {
+    size_t asked = 0, kernel = 0, first = 0, last = 0;
+  };
+  std::vector<Unit> units_;
+  std::vector<SumUse> sum_uses_;       // by attachment
+  std::vector<uint32_t> loop_depths_;  // by block, of the kernel that is judged
   // What the probes of several attachments at one site come to.
   struct SiteUse {
     SharedSite event;
@@ -416,12 +464,15 @@ void Engine::PrepareAttachments() {
   for (const v1::Attachment* attachment : order_) {
     Asked a;
     a.attachment = attachment;
-    a.probe = FindProbe(attachment->spec().probe());
+    a.ladder = &ladders_[asked_.size()];
+    a.probe = FindProbe(a.ladder->block_count() ? "block-count" : attachment->spec().probe());
     if (auto s = patch::Selector::Parse(attachment->spec().sites()); s.ok()) {
       a.selector = *std::move(s);
     }
     if (BringsProbe(attachment->spec())) TakeUserProbe(a);
-    a.budget = ComputeBudget(attachment->spec().budget(), policy_);
+    a.own = ComputeBudget(attachment->spec().budget(), policy_);
+    a.warns = attachment->spec().mode() == v1::MODE_WARN;
+    a.budget = a.warns ? CeilingBudget(attachment->spec().budget(), policy_) : a.own;
     a.telemetry.emplace(a.budget);
     a.value_register =
         patch::ParseRange(attachment->spec().value_register()).value_or(patch::RegisterRange());
@@ -441,9 +492,9 @@ void Engine::TakeUserProbe(Asked& a) {
   if (auto* file = std::get_if<UserProbeFile>(&read)) {
     a.file = std::move(*file);
     const Manifest& manifest = a.file->manifest();
-    a.own = std::make_unique<BuiltinProbe>(
+    a.own_probe = std::make_unique<BuiltinProbe>(
         BuiltinProbe{manifest.proto().probe(), patch::Probe::kUser, false, manifest});
-    a.probe = a.own.get();
+    a.probe = a.own_probe.get();
   }
 }
 
@@ -522,19 +573,29 @@ void Engine::MatchKernels() {
 }
 
 void Engine::JudgeKernel(size_t index) {
-  const std::vector<size_t>& wanted = wanted_[index];
-  if (wanted.empty()) return;  // never decoded
-  const KernelAnalysis* kernel = Analyse(index);
+  const std::vector<size_t> all = wanted_[index];
+  if (all.empty()) return;  // never decoded
+  std::map<size_t, v1::Violation> late;
+  for (size_t i : all) {
+    if (auto violation = Late(asked_[i].budget)) late.emplace(i, *std::move(violation));
+  }
+  std::vector<size_t>& wanted = wanted_[index];
+  std::erase_if(wanted, [&](size_t i) { return late.contains(i); });
+  const KernelAnalysis* kernel = wanted.empty() ? nullptr : Analyse(index);
   if (kernel != nullptr) {
+    loop_depths_ = patch::LoopDepths(kernel->blocks());
     ChoosePlacement(*kernel, wanted);
     PlanEntry(*kernel);
   }
   bool planned = false;
   shared_ = wanted.size() > 1;
-  for (size_t i : wanted) {
+  for (size_t i : all) {
     verdicts_.Begin(index, i);
-    looked_at_.push_back(kernel != nullptr ? kernel->instructions().size() : 0);
-    if (kernel == nullptr) continue;
+    const auto violation = late.find(i);
+    const bool looked = kernel != nullptr && violation == late.end();
+    looked_at_.push_back(looked ? kernel->instructions().size() : 0);
+    if (violation != late.end()) JudgeLate(violation->second);
+    if (!looked) continue;
     const size_t before = candidates_.size();
     JudgeAttachment(i, *kernel);
     planned |= candidates_.size() > before;
@@ -572,10 +633,10 @@ void Engine::PlanEntry(const KernelAnalysis& kernel) {
   for (size_t i : wanted_[index]) {
     const Asked& a = asked_[i];
     if (a.probe->probe != patch::Probe::kTraceExec || !a.refusals.empty()) continue;
-    if (wants == nullptr || a.budget.sgpr.value < wants->budget.sgpr.value) wants = &a;
+    if (wants == nullptr || a.own.sgpr.value < wants->own.sgpr.value) wants = &a;
   }
   if (wants == nullptr) return;
-  auto planned = rewriter_.PlanEntry(kernel, Request(*wants, kernel, {}));
+  auto planned = rewriter_.PlanEntry(kernel, Request(*wants, wants->own, kernel, {}));
   auto* entry = std::get_if<patch::EntryPlan>(&planned);
   if (entry == nullptr) return;
   InferenceInput input;
@@ -591,16 +652,18 @@ void Engine::PlanEntry(const KernelAnalysis& kernel) {
 void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
   Asked& a = asked_[asked];
   const auto selection = a.selector->Select(kernel);
-  if (a.probe->per_block) {
-    const std::vector<uint32_t> regions = patch::EqualCountRegions(kernel);
-    const absl::Span<const uint32_t> all = selection.instructions;
-    for (size_t n = 0, end = 0; n < all.size(); n = end) {
-      while (end < all.size() && regions[all[end]] == regions[all[n]]) ++end;
-      JudgeRegion(asked, kernel, all.subspan(n, end - n));
+  for (const absl::Span<const uint32_t> sites : Units(a, kernel, selection.instructions)) {
+    const size_t first = verdicts_.size();
+    const uint64_t offset = kernel.instructions().OffsetOf(sites.front());
+    if (const auto window = a.ladder->OutOfTurn(kernel.kernel_index(), offset)) {
+      RotateOut(asked, kernel, sites, *window);
+    } else if (a.probe->per_block) {
+      JudgeRegion(asked, kernel, sites);
+    } else {
+      JudgeSite(asked, kernel, sites.front(), AddVerdict(a, kernel, sites.front()));
     }
-  } else {
-    for (uint32_t i : selection.instructions) {
-      JudgeSite(asked, kernel, i, AddVerdict(a, kernel, i));
+    if (a.ladder->asked()) {
+      units_.push_back({asked, kernel.kernel_index(), first, verdicts_.size() - 1});
     }
   }
   for (uint64_t offset : selection.missing_offsets) {
@@ -608,6 +671,35 @@ void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
   }
   for (const patch::Refusal& refusal : selection.refusals) {
     JudgeUnanswerable(refusal);
+  }
+}
+
+// Sites that one probe stands for.
+std::vector<absl::Span<const uint32_t>> Engine::Units(const Asked& a, const KernelAnalysis& kernel,
+                                                      absl::Span<const uint32_t> sites) const {
+  std::vector<absl::Span<const uint32_t>> units;
+  const std::vector<uint32_t> regions =
+      a.probe->per_block ? patch::EqualCountRegions(kernel) : std::vector<uint32_t>();
+  for (size_t n = 0, end = 0; n < sites.size(); n = end) {
+    end = n + 1;
+    while (a.probe->per_block && end < sites.size() && regions[sites[end]] == regions[sites[n]]) {
+      ++end;
+    }
+    units.push_back(sites.subspan(n, end - n));
+  }
+  return units;
+}
+
+void Engine::RotateOut(size_t asked, const KernelAnalysis& kernel, absl::Span<const uint32_t> sites,
+                       uint32_t window) {
+  const Asked& a = asked_[asked];
+  const v1::Violation violation = MakeViolation(
+      id::kRotatedOut, StrCat("window ", a.ladder->window() + 1, " of ", a.ladder->windows()),
+      StrCat("window ", window + 1, " of ", a.ladder->windows()), {},
+      StrCat("the attachment's sites take turns, and it is that of window ", a.ladder->window() + 1,
+             " of ", a.ladder->windows(), "; this site's is --rotation ", window));
+  for (const uint32_t i : sites) {
+    Refuse(verdicts_[AddVerdict(a, kernel, i)], v1::ROTATED_OUT, violation);
   }
 }
 
@@ -635,6 +727,19 @@ void Engine::JudgeUnanswerable(const patch::Refusal& refusal) {
   v.site.immovable = &ForReason(refusal.reason);
   Refuse(v, v1::UNSUPPORTED_SITE, MakeViolation(refusal, {}));
   verdicts_.Add(v);
+}
+
+// The kernel was not looked at: one refusal for it.
+void Engine::JudgeLate(const v1::Violation& late) {
+  record().set_cut_short(true);
+  Verdict v;
+  Refuse(v, v1::OVER_BUDGET, late);
+  verdicts_.Add(v);
+}
+
+std::optional<v1::Violation> Engine::Late(const EffectiveBudget& budget) {
+  if (budget.admission_time.value == Limit::kNone) return std::nullopt;
+  return CheckAdmissionTime(budget, stopwatch_.Milliseconds());
 }
 
 // Every wavefront executes these instructions equally often: the first that can
@@ -666,7 +771,7 @@ void Engine::FollowCounters() {
     v.outcome = by.outcome;
     verdicts_.CopyViolations(by, object_->kernels()[group->kernel], v);
     v.degradations = by.degradations;
-    v.delta = v.effects = 0;
+    v.delta = v.effects = v.rate = 0;
     if (by.counter == 0) continue;
     v.counter = by.counter;
     v.placement = by.placement;
@@ -764,8 +869,8 @@ bool Engine::HoldsPlace(const Asked& a, const Verdict& v, const Place& place) co
          (!WritesRecords(a) || v.record_site == place.record_site);
 }
 
-patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel,
-                                    const Place& place) const {
+patch::ProbeRequest Engine::Request(const Asked& a, const EffectiveBudget& budget,
+                                    const KernelAnalysis& kernel, const Place& place) const {
   patch::ProbeRequest request;
   request.probe = a.probe->probe;
   request.counter_index = place.counter;
@@ -780,19 +885,33 @@ patch::ProbeRequest Engine::Request(const Asked& a, const KernelAnalysis& kernel
   if (a.file) {
     request.user = &std::get<patch::UserProbe>(a.bodies.at(kernel.isa().wavefront_size()));
   }
-  const Headroom room = RoomToGrow(a, kernel);
+  const Headroom room = RoomToGrow(budget, kernel);
   const auto least = [](uint64_t limit, uint32_t growth) {
     return static_cast<uint32_t>(std::min<uint64_t>({limit, growth, 1024}));
   };
-  request.max_sgpr_delta = least(a.budget.sgpr.value, room.sgprs);
-  request.max_vgpr_delta = least(a.budget.vgpr.value, room.vgprs);
+  request.max_sgpr_delta = least(budget.sgpr.value, room.sgprs);
+  request.max_vgpr_delta = least(budget.vgpr.value, room.vgprs);
   request.position = PositionOf(a);
   request.placement = choices_.at(kernel.kernel_index()).placement;
   return request;
 }
 
-Headroom Engine::RoomToGrow(const Asked& a, const KernelAnalysis& kernel) {
-  const uint64_t loss = a.budget.occupancy_loss.value;
+bool OverRegisterBudget(const patch::Refusal& refusal) {
+  return refusal.reason == Reason::kSgprBudget || refusal.reason == Reason::kVgprBudget;
+}
+
+// Beyond its own limits only where it has to go: what a mode that warns attaches is
+// what one that refuses would, wherever that would attach anything.
+std::variant<SitePlan, patch::Refusal> Engine::Plan(const Asked& a, const KernelAnalysis& kernel,
+                                                    uint32_t i, const Place& place) {
+  auto planned = rewriter_.Plan(kernel, i, Request(a, a.own, kernel, place));
+  const auto* refusal = std::get_if<patch::Refusal>(&planned);
+  if (!a.warns || refusal == nullptr || !OverRegisterBudget(*refusal)) return planned;
+  return rewriter_.Plan(kernel, i, Request(a, a.budget, kernel, place));
+}
+
+Headroom Engine::RoomToGrow(const EffectiveBudget& budget, const KernelAnalysis& kernel) {
+  const uint64_t loss = budget.occupancy_loss.value;
   if (loss == Limit::kNone) return {};
   const patch::Generation& g = kernel.isa().generation();
   const Shape shape = KernelShape(g, kernel.kernel());
@@ -806,7 +925,7 @@ v1::Violation Engine::OverRegisters(const Asked& a, const KernelAnalysis& kernel
   const bool sgpr = refusal.reason == Reason::kSgprBudget;
   const Limit& limit = sgpr ? a.budget.sgpr : a.budget.vgpr;
   const std::string_view unit = sgpr ? "SGPRs" : "VGPRs";
-  const Headroom room = RoomToGrow(a, kernel);
+  const Headroom room = RoomToGrow(a.budget, kernel);
   const uint32_t growth = sgpr ? room.sgprs : room.vgprs;
   v1::Violation v = MakeViolation(refusal, {});
   if (growth >= limit.value) {
@@ -835,10 +954,10 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
       return std::nullopt;
     }
   }
-  auto planned = rewriter_.Plan(kernel, i, Request(a, kernel, {next_counter_, next_record_site_}));
+  auto planned = Plan(a, kernel, i, {next_counter_, next_record_site_});
   if (auto* plan = std::get_if<SitePlan>(&planned)) return std::move(*plan);
   const patch::Refusal& refusal = std::get<patch::Refusal>(planned);
-  const bool over = refusal.reason == Reason::kSgprBudget || refusal.reason == Reason::kVgprBudget;
+  const bool over = OverRegisterBudget(refusal);
   Refuse(v, over ? v1::OVER_BUDGET : v1::UNSUPPORTED_SITE,
          over ? OverRegisters(a, kernel, refusal) : MakeViolation(refusal, {}));
   return std::nullopt;
@@ -902,6 +1021,9 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
                           Verdict& v) {
   SetDelta(kernel, plan, v);
   const v1::ResourceDelta& delta = verdicts_.delta(v);
+  const v1::EventRate rate =
+      RateAt(a.budget, loop_depths_[kernel.flow().block_of[plan.instruction]]);
+  v.rate = verdicts_.Rate(rate);
   std::vector<v1::Violation> over = CheckSiteBudget(a.budget, delta, {});
   const auto shared = sites_.find(plan.instruction);
   if (over.empty() && shared != sites_.end()) {
@@ -912,7 +1034,7 @@ bool Engine::JudgeBudgets(Asked& a, const KernelAnalysis& kernel, const SitePlan
     }
   }
   if (over.empty()) {
-    if (auto full = a.telemetry->Take(delta.telemetry_bytes_per_event(), {})) {
+    if (auto full = a.telemetry->Take(delta.telemetry_bytes_per_event(), rate, {})) {
       over.push_back(*std::move(full));
     }
   }
@@ -1027,7 +1149,7 @@ bool Engine::Renumber() {
     next.counter += Words(a);
     if (WritesRecords(a)) ++next.record_site;
     if (HoldsPlace(a, v, place) && !(moved && WritesRecords(a))) continue;
-    auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));
+    auto planned = Plan(a, *c.kernel, c.instruction, place);
     auto* plan = std::get_if<SitePlan>(&planned);
     if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, place, v)) return false;
     plans_[i] = std::move(*plan);
@@ -1047,7 +1169,7 @@ bool Engine::ReplanAsTrampoline(size_t candidate) {
   Asked& a = asked_[c.asked];
   Verdict& v = verdict(c);
   const Place place{std::max(v.counter, 1u) - 1, v.record_site};
-  auto planned = rewriter_.Plan(*c.kernel, c.instruction, Request(a, *c.kernel, place));
+  auto planned = Plan(a, *c.kernel, c.instruction, place);
   if (const auto* refusal = std::get_if<patch::Refusal>(&planned)) {
     RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(*refusal, {}));
     return false;
@@ -1141,11 +1263,7 @@ bool Engine::GiveUpForGrowth(int64_t growth) {
   for (size_t n = keep; n < own.size(); ++n) {
     Candidate& c = candidates_[own[n]];
     gone.insert(own[n]);
-    RefuseCandidate(c, v1::OVER_BUDGET,
-                    MakeViolation(id::kCodeGrowthBudget, StrCat(growth, " bytes of code"),
-                                  LimitText(limit, "bytes of code"), {},
-                                  StrCat("with this site the image would grow by up to ", growth,
-                                         " bytes, ", limit.source, " allows ", limit.value)));
+    RefuseCandidate(c, v1::OVER_BUDGET, *CheckCodeGrowth(asked_[*tightest].budget, growth));
   }
   Drop(gone);
   return true;
@@ -1211,6 +1329,7 @@ std::vector<SitePlan> Engine::Entries() const {
 
 void Engine::EmitAndValidate() {
   for (int round = 0; round < kMaxEmitRounds && !candidates_.empty(); ++round) {
+    if (RefuseLate()) continue;
     if (!Renumber()) {
       return RefuseAll(id::kEngineFault, "a plan could not be repeated", "deterministic plans",
                        "a plan could not be repeated for another counter");
@@ -1259,11 +1378,112 @@ void Engine::EmitAndValidate() {
         report.executed_instructions.begin() + static_cast<ptrdiff_t>(entries),
         report.executed_instructions.end());
     if (OverInstructions(executed)) continue;
+    if (OverDescriptors(*result)) continue;
+    DeclareOverruns(result->code_growth);
     return Ship(*std::move(result));
   }
   if (!candidates_.empty()) {
     RefuseAll(id::kEngineFault, StrCat(kMaxEmitRounds, " rounds"), "fewer rounds",
               "the set of sites did not settle");
+  }
+}
+
+// What has not become code by the time that its attachment has.
+bool Engine::RefuseLate() {
+  std::map<size_t, v1::Violation> late;  // by attachment
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    if (auto violation = Late(asked_[i].budget)) late.emplace(i, *std::move(violation));
+  }
+  if (late.empty()) return false;
+  std::set<size_t> gone;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const auto found = late.find(candidates_[i].asked);
+    if (found == late.end()) continue;
+    RefuseCandidate(candidates_[i], v1::OVER_BUDGET, found->second);
+    gone.insert(i);
+  }
+  if (!gone.empty()) record().set_cut_short(true);
+  Drop(gone);
+  return !gone.empty();
+}
+
+// The descriptor in the finished image; it is where it was, which the validator has
+// seen to.
+std::optional<patch::KernelDescriptor> DescriptorIn(const std::vector<uint8_t>& image,
+                                                    const CodeObject& original,
+                                                    const Kernel& kernel) {
+  constexpr uint64_t kBytes = 64;
+  for (const patch::Segment& s : original.segments()) {
+    const uint64_t at = kernel.descriptor_vaddr - s.vaddr;  // wraps where it is below
+    if (at >= s.filesz || s.filesz - at < kBytes) continue;
+    if (image.size() < kBytes || s.offset + at > image.size() - kBytes) continue;
+    return patch::KernelDescriptor::Read(image.data() + s.offset + at);
+  }
+  return std::nullopt;
+}
+
+// What the finished descriptors ask for beyond the originals'.
+bool Engine::OverDescriptors(const patch::RewriteResult& result) {
+  std::map<size_t, v1::ResourceDelta> grown;  // by kernel: what is not zero
+  for (const auto& [index, analysis] : analyses_) {
+    const Kernel& kernel = analysis->kernel();
+    const auto after = DescriptorIn(result.image, *object_, kernel);
+    if (!after) continue;
+    v1::ResourceDelta delta;
+    SetDescriptorDelta(analysis->isa().generation(), kernel.wavefront_size, kernel.descriptor,
+                       *after, delta);
+    if (delta.agpr() != 0 || delta.scratch_bytes() != 0 || delta.lds_bytes() != 0) {
+      grown.emplace(index, delta);
+    }
+  }
+  if (grown.empty()) return false;
+  std::set<size_t> gone;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    Candidate& c = candidates_[i];
+    const auto found = grown.find(c.kernel->kernel_index());
+    if (found == grown.end()) continue;
+    Verdict& v = verdict(c);
+    v1::ResourceDelta delta = verdicts_.delta(v);
+    delta.set_agpr(found->second.agpr());
+    delta.set_scratch_bytes(found->second.scratch_bytes());
+    delta.set_lds_bytes(found->second.lds_bytes());
+    v.delta = verdicts_.Delta(delta);
+    std::vector<v1::Violation> over = CheckSiteBudget(asked_[c.asked].budget, delta, {});
+    if (over.empty()) continue;
+    for (v1::Violation& o : over) Refuse(v, v1::OVER_BUDGET, std::move(o));
+    gone.insert(i);
+  }
+  Drop(gone);
+  return !gone.empty();
+}
+
+// Of attachments that only warn: what would have been refused is declared.
+void Engine::DeclareOverruns(int64_t code_growth) {
+  std::map<size_t, TelemetryBudget> telemetry;  // by attachment
+  std::map<size_t, std::optional<v1::Violation>> late;
+  for (const Candidate& c : candidates_) {
+    const Asked& a = asked_[c.asked];
+    if (!a.warns) continue;
+    Verdict& v = verdict(c);
+    const v1::ResourceDelta& delta = verdicts_.delta(v);
+    std::vector<v1::Violation> over = CheckSiteBudget(a.own, delta, {});
+    const auto [sum, fresh] = telemetry.try_emplace(c.asked, a.own);
+    if (fresh) late[c.asked] = Late(a.own);
+    const auto add = [&](std::optional<v1::Violation> violation) {
+      if (violation) over.push_back(*std::move(violation));
+    };
+    add(sum->second.Take(delta.telemetry_bytes_per_event(), verdicts_.rate(v), {}));
+    add(CheckCodeGrowth(a.own, code_growth));
+    add(late[c.asked]);
+    if (over.empty()) continue;
+    const auto& known = verdicts_.degradations(v);
+    std::vector<v1::Degradation> all(known.begin(), known.end());
+    for (const v1::Violation& o : over) {
+      all.push_back(MakeDegradation(id::kOverOwnLimit,
+                                    StrCat(o.message(), " (", o.constraint_id(), ", mode warn)")));
+    }
+    v.outcome = v1::ATTACH_WITH_DECLARED_DEGRADATION;
+    v.degradations = verdicts_.Degradations(all);
   }
 }
 
@@ -1354,21 +1574,60 @@ void Engine::CoverPlacement(size_t kernel, v1::Coverage& coverage) {
   *placement->mutable_not_cloned() = MakeViolation(*choice.not_cloned, where);
 }
 
+// What each attachment's probes come to, and whether a sum was in their way.
+void Engine::SumUp() {
+  sum_uses_.resize(asked_.size());
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    sum_uses_[i].telemetry_limit = asked_[i].budget.telemetry.value;
+  }
+  for (const Unit& unit : units_) {
+    SumUse& use = sum_uses_[unit.asked];
+    ProbeUnit probe{unit.kernel, verdicts_[unit.first].kernel_offset, 0};
+    bool attached = false;
+    std::string_view over;
+    for (size_t i = unit.first; i <= unit.last; ++i) {
+      const Verdict& v = verdicts_[i];
+      const auto& violations = verdicts_.violations(v);
+      attached |= v.attached();
+      const uint64_t bytes =
+          TelemetryRate(verdicts_.delta(v).telemetry_bytes_per_event(), verdicts_.rate(v));
+      if (v.outcome == v1::OVER_BUDGET && violations.size() == 1) {
+        for (const std::string_view sum : {id::kTelemetryBudget, id::kCodeGrowthBudget}) {
+          if (violations.Get(0).constraint_id() == sum) over = sum;
+        }
+      }
+      probe.bytes_per_second = std::max(probe.bytes_per_second, bytes);
+    }
+    if (!attached && over.empty()) continue;
+    use.attached += attached ? 1 : 0;
+    use.units.push_back(probe);
+    if (attached) continue;
+    if (use.over.empty()) use.over = over;
+    use.growth |= over == id::kCodeGrowthBudget;
+  }
+}
+
 void Engine::CoverGroup(const VerdictTable::Group& group, uint64_t looked_at) {
-  uint64_t requested = 0, attached = 0, degraded = 0, selected = 0;
+  uint64_t selected = 0;
+  std::map<uint8_t, uint64_t> outcomes;
   std::map<std::string, uint64_t> refused, degradations;
+  uint64_t events = 0, bytes = 0;
+  std::set<v1::RateSource> sources;
   for (size_t i = group.begin; i < group.end; ++i) {
     const Verdict& v = verdicts_[i];
-    ++requested;
+    ++outcomes[v.outcome];
     if (v.site.instruction_bytes != 0) ++selected;
-    if (v.outcome == v1::VERIFIED_ATTACH) {
-      ++attached;
-    } else if (v.outcome == v1::ATTACH_WITH_DECLARED_DEGRADATION) {
-      ++degraded;
+    if (v.attached()) {
       std::set<std::string> ids;
       for (const v1::Degradation& g : verdicts_.degradations(v)) ids.insert(g.constraint_id());
       for (const std::string& id : ids) ++degradations[id];
-    } else {
+      if (v.rate == 0) continue;
+      const v1::EventRate& rate = verdicts_.rate(v);
+      sources.insert(rate.source());
+      events = SaturatingAdd(events, rate.events_per_second());
+      bytes =
+          SaturatingAdd(bytes, TelemetryRate(verdicts_.delta(v).telemetry_bytes_per_event(), rate));
+    } else if (v.outcome != v1::ROTATED_OUT) {
       const auto& violations = verdicts_.violations(v);
       ++refused[violations.empty() ? std::string(id::kEngineFault)
                                    : violations.Get(0).constraint_id()];
@@ -1377,9 +1636,16 @@ void Engine::CoverGroup(const VerdictTable::Group& group, uint64_t looked_at) {
   CoverNothing(asked_[group.attachment]);
   v1::Coverage* c = record().mutable_coverage(record().coverage_size() - 1);
   c->set_kernel(object_->kernels()[group.kernel].name);
-  c->set_requested(requested);
-  c->set_attached(attached);
-  c->set_degraded(degraded);
+  c->set_requested(group.end - group.begin);
+  c->set_attached(outcomes[v1::VERIFIED_ATTACH]);
+  c->set_degraded(outcomes[v1::ATTACH_WITH_DECLARED_DEGRADATION]);
+  c->set_unsupported(outcomes[v1::UNSUPPORTED_SITE]);
+  c->set_rejected(outcomes[v1::REJECTED_EFFECT]);
+  c->set_over_budget(outcomes[v1::OVER_BUDGET]);
+  c->set_rotated_out(outcomes[v1::ROTATED_OUT]);
+  c->set_expected_events_per_second(events);
+  c->set_expected_telemetry_bytes_per_second(bytes);
+  if (sources.size() == 1) c->set_rate_source(*sources.begin());
   CoverPlacement(group.kernel, *c);
   c->set_not_selected(looked_at - std::min(looked_at, selected));
   for (const auto& [id, n] : refused) CountReason(*c->mutable_refused(), id, n);
@@ -1409,6 +1675,7 @@ Admission Engine::Run() {
     EmitAndValidate();
     FollowCounters();
   }
+  SumUp();
   Cover();
   if (verdicts_.size() > 0) {
     std::vector<std::string> ids;
@@ -1426,15 +1693,62 @@ const std::string& EngineVersion() {
   return version;
 }
 
+namespace {
+
+// What was done about sums, in the rows of the kernels where it shows.
+void AddReductions(const std::vector<const v1::Attachment*>& attachments,
+                   const std::vector<Ladder>& ladders, v1::AdmissionRecord& record) {
+  for (size_t i = 0; i < attachments.size(); ++i) {
+    for (v1::Coverage& row : *record.mutable_coverage()) {
+      if (row.kernel().empty() || row.attachment_id() != attachments[i]->id()) continue;
+      for (const v1::Reduction& step : ladders[i].steps()) *row.add_reductions() = step;
+    }
+  }
+}
+
+// Judges, and judges anew for each step that attachments over budget allow.
+Admission AdmitReduced(absl::Span<const uint8_t> object,
+                       const std::vector<const v1::Attachment*>& attachments, const Policy& policy,
+                       patch::Rewriter& rewriter, const Clock& now) {
+  const Stopwatch stopwatch{now};
+  std::vector<Ladder> ladders;
+  for (const v1::Attachment* a : attachments) ladders.emplace_back(a->spec());
+  for (;;) {
+    Engine engine(object, attachments, ladders, policy, rewriter, stopwatch);
+    Admission admission = engine.Run();
+    bool again = false;
+    for (size_t i = 0; i < ladders.size(); ++i) {
+      if (ladders[i].asked()) again |= ladders[i].Step(engine.sum_uses()[i]);
+    }
+    if (again) continue;
+    AddReductions(attachments, ladders, admission.record);
+    return admission;
+  }
+}
+
+}  // namespace
+
 Admission Admit(absl::Span<const uint8_t> object, const std::vector<v1::Attachment>& attachments,
-                const Policy& policy, patch::Rewriter& rewriter) {
-  return Engine(object, attachments, policy, rewriter).Run();
+                const Policy& policy, patch::Rewriter& rewriter, const Clock& now) {
+  std::vector<const v1::Attachment*> all, shipped;
+  for (const v1::Attachment& a : attachments) all.push_back(&a);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto* a, const auto* b) { return NaturalLess(a->id(), b->id()); });
+  for (const v1::Attachment* a : all) {
+    if (!IsDryRun(*a)) shipped.push_back(a);
+  }
+  Admission admission = AdmitReduced(object, shipped, policy, rewriter, now);
+  if (shipped.size() == all.size()) return admission;
+  AddDryRuns(AdmitReduced(object, all, policy, rewriter, now).record, attachments,
+             admission.record);
+  return admission;
 }
 
 std::vector<v1::Violation> CheckSpec(const v1::AttachmentSpec& spec, const Policy& policy) {
   std::vector<v1::Violation> out = CheckFields(spec);
   for (v1::Violation& v : CheckWhatIsAsked(spec, policy)) out.push_back(std::move(v));
   for (v1::Violation& v : CheckCeiling(spec.budget(), policy)) out.push_back(std::move(v));
+  for (v1::Violation& v : CheckReductions(spec)) out.push_back(std::move(v));
   return out;
 }
 

@@ -3,7 +3,9 @@
 #ifndef CONTRACT_ADMISSION_H_
 #define CONTRACT_ADMISSION_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,9 @@ struct Policy {
   bool allow_sabotage = false;  // first of the two opt-ins
   // For attachments that leave it unset.
   v1::Placement placement = v1::AUTO;
+  // How much more often code inside a loop is assumed to run than around it: trip
+  // counts are not known. 10 is what GCC assumes (its parameter avg-loop-niter).
+  uint32_t loop_factor = 10;
   uint64_t max_code_object_bytes = uint64_t{256} << 20;
   // Work and memory grow with attachments x sites: those beyond, in the order of
   // their ids, are refused for the object as a whole (RJD-A009).
@@ -55,8 +60,16 @@ struct Admission {
 // Never fails for what the bytes contain: an object that cannot be worked on
 // gives a record with object_violations and coverage that says so. The
 // attachments must already match the process; kernels are matched here.
+//
+// An attachment in MODE_DRYRUN is judged, together with all others, in an admission of
+// its own: whatever it asks for, the bytes and the other attachments' decisions are
+// those without it. See decisions/0014.
+//
+// `now` is for max_admission_time_ms.
+using Clock = std::function<std::chrono::steady_clock::time_point()>;
 Admission Admit(absl::Span<const uint8_t> object, const std::vector<v1::Attachment>& attachments,
-                const Policy& policy, patch::Rewriter& rewriter);
+                const Policy& policy, patch::Rewriter& rewriter,
+                const Clock& now = std::chrono::steady_clock::now);
 
 // Whether a spec can be accepted at all (selector parses, probe exists, opt-ins
 // given, budgets within ceilings). Empty: yes.

@@ -1,10 +1,13 @@
 // Budgets: which limit is the tightest, whose it is, and what exceeds it.
 //
 // The telemetry estimate is bytes per event (per wavefront, from the inferred
-// effects) x expected events per second of one site, added up over the sites of
+// effects) x expected events per second of the site, added up over the sites of
 // one attachment in address order: by kernel as the object lists them, then by
 // offset. A site that no longer fits is refused; later, cheaper ones may still
 // fit. It is an estimate for refusing the clearly excessive, not a measurement.
+// Nothing is known of trip counts: without a hint of the attachment's, the rate of a
+// site is that at which wavefronts are assumed to start, times a factor that is
+// assumed for each loop around it.
 #ifndef CONTRACT_BUDGET_H_
 #define CONTRACT_BUDGET_H_
 
@@ -15,6 +18,8 @@
 #include <vector>
 
 #include "contract/admission.h"
+#include "patch/codeobject/code_object.h"
+#include "patch/isa/generation.h"
 #include "rjdbi/v1/contract.pb.h"
 
 namespace rjdbi::contract {
@@ -27,18 +32,28 @@ struct Limit {
 
 struct EffectiveBudget {
   Limit sgpr, vgpr, instructions, telemetry, code_growth;
-  Limit occupancy_loss;  // wavefronts per SIMD
-  uint64_t events_per_second = 0;
+  Limit occupancy_loss;            // wavefronts per SIMD
+  Limit agpr, scratch, lds;        // registers, bytes per work-item, bytes per workgroup
+  Limit sampled_fraction;          // events of a million
+  Limit admission_time;            // milliseconds
+  uint64_t events_per_second = 0;  // of a site outside loops
+  uint64_t loop_factor = 1;        // more for each loop; 1 with the attachment's hint
+  v1::RateSource rate_source = v1::RATE_SOURCE_UNSPECIFIED;
 };
 
 // Field by field the smaller of the ceiling and the attachment's wish (or, if it
 // states none, the default).
 EffectiveBudget ComputeBudget(const v1::Budget& asked, const Policy& policy);
+// What binds an attachment whose own limits and defaults only warn: the ceilings.
+EffectiveBudget CeilingBudget(const v1::Budget& asked, const Policy& policy);
+
+// Of a site in so many loops.
+v1::EventRate RateAt(const EffectiveBudget& budget, uint32_t loop_depth);
 
 // "8 SGPRs (the attachment)"
 std::string LimitText(const Limit& limit, std::string_view unit);
 
-// SGPRs, VGPRs, instructions and occupancy of one site.
+// All of a site but its telemetry, which is a sum.
 std::vector<v1::Violation> CheckSiteBudget(const EffectiveBudget& budget,
                                            const v1::ResourceDelta& delta,
                                            const v1::Location& site);
@@ -48,7 +63,8 @@ class TelemetryBudget {
  public:
   explicit TelemetryBudget(const EffectiveBudget& budget) : budget_(budget) {}
   // Takes the site's share, or says why there is none left.
-  std::optional<v1::Violation> Take(uint32_t bytes_per_event, const v1::Location& site);
+  std::optional<v1::Violation> Take(uint32_t bytes_per_event, const v1::EventRate& rate,
+                                    const v1::Location& site);
 
  private:
   EffectiveBudget budget_;
@@ -70,6 +86,20 @@ class SharedSite {
   std::optional<Limit> tightest_;
   std::vector<std::string> holders_;
 };
+
+// The image as a whole, held against each attachment with sites in it.
+std::optional<v1::Violation> CheckCodeGrowth(const EffectiveBudget& budget, int64_t growth);
+// How long the admission has taken so far.
+std::optional<v1::Violation> CheckAdmissionTime(const EffectiveBudget& budget,
+                                                uint64_t milliseconds);
+
+// Bytes per second, saturating.
+uint64_t TelemetryRate(uint32_t bytes_per_event, const v1::EventRate& rate);
+
+// Growth of AGPRs, scratch and LDS from one descriptor of a kernel to another.
+void SetDescriptorDelta(const patch::Generation& generation, uint32_t wavefront_size,
+                        const patch::KernelDescriptor& before, const patch::KernelDescriptor& after,
+                        v1::ResourceDelta& delta);
 
 // Fields of `asked` above the ceiling.
 std::vector<v1::Violation> CheckCeiling(const v1::Budget& asked, const Policy& policy);

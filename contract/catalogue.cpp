@@ -73,20 +73,49 @@ constexpr CatalogueEntry kCatalogue[] = {
     {"RJD-B004", "the estimated telemetry traffic exceeds the budget",
      "Traffic is estimated as bytes per event times expected events per second of one site, "
      "added up over the sites of the attachment in address order. Sites that no longer fit are "
-     "refused; those before them stay.",
-     "Select fewer sites, state a realistic --expected-events-per-second, or raise "
-     "--max-telemetry-bytes-per-second."},
+     "refused; those before them stay. Unless the attachment says how many events it expects, "
+     "the rate is an assumption: that of wavefronts that start, times a factor for each loop "
+     "around the site.",
+     "Select fewer sites, state a realistic --expected-events-per-second, allow a reduction "
+     "(--reduce block-count,rotate), or raise --max-telemetry-bytes-per-second."},
     {"RJD-B005", "the patched object would grow beyond the budget",
      "Trampolines are appended to the image, and the loader keeps the image both on the device "
      "and in host memory. Sites are given up from the highest address downwards until the rest "
      "fits.",
-     "Select fewer sites, or raise --max-code-growth-bytes."},
+     "Select fewer sites, allow a reduction (--reduce block-count,rotate), or raise "
+     "--max-code-growth-bytes."},
     {"RJD-B006", "fewer wavefronts would fit on a SIMD than the budget allows",
      "Registers that a kernel does not allocate yet can cost resident wavefronts, which hide "
      "memory latency; the kernel then runs slower for a reason that is not its own. A limit on "
      "the loss keeps the growth within the allocation's present occupancy step.",
      "Raise --max-occupancy-loss, or use --probe block-count or fewer sites, which need fewer "
      "registers."},
+    {"RJD-B007", "the kernel's accumulation registers would grow beyond the budget",
+     "Where AGPRs share a file with the other vector registers, an allocation that grows can "
+     "hold more of them. Compared are the kernel's descriptors before and after.",
+     "Raise --max-agpr-delta, or choose sites with more free vector registers."},
+    {"RJD-B008", "the kernel's scratch memory would grow beyond the budget",
+     "Scratch is allocated for every work-item that can be resident. Compared are the kernel's "
+     "descriptors before and after; probes of this engine take none.",
+     "Raise --max-local-memory-delta."},
+    {"RJD-B009", "the kernel's LDS would grow beyond the budget",
+     "LDS that a workgroup allocates limits how many workgroups are resident. Compared are the "
+     "kernel's descriptors before and after; probes of this engine take none.",
+     "Raise --max-shared-memory-delta."},
+    {"RJD-B010", "the probe looks at more of a site's events than the budget allows",
+     "Probes look at every event of their site; there is no probe yet that samples. A limit below "
+     "a million events of a million therefore refuses every probe that counts or records.",
+     "Leave --max-sampled-event-fraction out, or select fewer sites."},
+    {"RJD-B011", "judging the code object takes longer than the budget allows",
+     "The process that loads the object waits for the answer. The time is looked at between "
+     "kernels and before the image is made; what has not been reached by then is refused, and "
+     "since the same question can have another answer next time, this one is not kept.",
+     "Raise --max-admission-time-ms, or name kernels and sites more closely."},
+    {"RJD-B012", "it is not this site's turn",
+     "The attachment asks for more sites than fit into its budget and allows that they take "
+     "turns (--reduce rotate). Sites are divided, in address order, into windows that fit; one "
+     "window is attached at a time, the others are left out.",
+     "Attach again with the --rotation that the message names."},
 
     {"RJD-D001", "the probe waits for memory operations in flight",
      "Either the only registers to be had are targets of loads in flight, or the generation "
@@ -116,6 +145,12 @@ constexpr CatalogueEntry kCatalogue[] = {
      "else are proven as for any probe; what the stores do to the application is the word of "
      "the probe's author.",
      "Store to the telemetry block at a constant or masked offset, and leave the grant out."},
+
+    {"RJD-D006", "the probe exceeds a limit of an attachment that only warns",
+     "The attachment's mode is warn: its own limits and the daemon's defaults are reported, and "
+     "the probe is attached all the same. The daemon's ceilings, and everything that is not a "
+     "budget, hold as ever.",
+     "Use --mode enforce to refuse such sites, or raise the limit that the message names."},
 
     {"RJD-E001", "the probe changes application state",
      "A register or mode that the application still needs does not hold its original value when "

@@ -14,6 +14,10 @@ void CountReason(google::protobuf::RepeatedPtrField<v1::ReasonCount>& reasons, s
                  uint64_t sites);
 // The numbers of `part`; names and hashes stay those of `total`.
 void AddCoverage(v1::Coverage& total, const v1::Coverage& part);
+// Whether every requested site is in exactly one of the sums: see Coverage.
+bool Conserved(const v1::Coverage& coverage);
+// Sites that are as they were asked to be; those of dry runs are.
+uint64_t DoneSites(const v1::Coverage& coverage);
 uint64_t RefusedSites(const v1::Coverage& coverage);
 
 }  // namespace rjdbi::contract

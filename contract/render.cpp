@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "contract/coverage.h"
+#include "contract/coverage_text.h"
 #include "contract/decisions.h"
 #include "contract/demangle.h"
 #include "contract/natural_order.h"
@@ -133,6 +134,16 @@ std::string RenderViolation(const v1::Violation& v, const RenderOptions& o) {
 
 std::string RenderDecision(const v1::Decision& d, const RenderOptions& o) {
   std::string out;
+  if (d.outcome() == v1::DRY_RUN) {
+    StrAppend(&out, Paint("dry run", kGreen, o), ", ", WouldBe(d), "  ",
+              d.site().position() == v1::AFTER ? "after " : "", Place(d.site().location()), ": ",
+              Printable(d.site().location().instruction()), "\n");
+    for (const v1::Degradation& g : d.degradations()) {
+      StrAppend(&out, "  ", Paint(StrCat("degraded[", g.constraint_id(), "]"), kYellow, o), ": ",
+                Printable(g.message()), "\n");
+    }
+    return out;
+  }
   if (Attached(d.outcome())) {
     StrAppend(&out, Paint(OutcomeName(d.outcome()), kGreen, o), "  ",
               d.site().position() == v1::AFTER ? "after " : "", Place(d.site().location()), ": ",
@@ -200,6 +211,7 @@ std::string GroupTail(const Group& group) {
 std::string Refused(const v1::Decision& d) {
   std::string text;
   if (Attached(d.outcome())) return text;
+  if (d.outcome() == v1::DRY_RUN) return StrCat("dry run\n", WouldBe(d));
   for (const v1::Violation& v : d.violations()) {
     StrAppend(&text, v.constraint_id(), "\n", v.message(), "\n", v.observed(), "\n", v.limit(),
               "\n");
@@ -259,18 +271,35 @@ std::string ReasonList(const google::protobuf::RepeatedPtrField<v1::ReasonCount>
 
 std::string RenderTotal(const v1::Coverage& c) {
   const std::string degraded = ReasonList(c.degradations()), refused = ReasonList(c.refused());
-  return StrCat(
-      c.requested(), c.requested() == 1 ? " site" : " sites", " requested: ", c.attached(),
-      " attached, ", c.degraded(), " degraded", degraded.empty() ? "" : StrCat(" (", degraded, ")"),
-      ", ", RefusedSites(c), " refused", refused.empty() ? "" : StrCat(" (", refused, ")"), "; ",
-      c.not_selected(), c.not_selected() == 1 ? " instruction" : " instructions", " not selected");
+  return StrCat(c.requested(), c.requested() == 1 ? " site" : " sites",
+                " requested: ", c.attached(), " attached, ", c.degraded(), " degraded",
+                degraded.empty() ? "" : StrCat(" (", degraded, ")"), ", ", RefusedSites(c),
+                " refused", refused.empty() ? "" : StrCat(" (", refused, ")"), RefusedParts(c),
+                LeftOutParts(c), "; ", c.not_selected(),
+                c.not_selected() == 1 ? " instruction" : " instructions", " not selected");
 }
 
 std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage,
                            const RenderOptions& o) {
   // Names of kernels last: some are longer than a terminal is wide.
-  std::vector<Row> rows = {{"ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED",
-                            "NOT SELECTED", "REASONS", "KERNEL"}};
+  std::vector<Row> rows = {
+      {"ATTACHMENT", "REQUESTED", "ATTACHED", "DEGRADED", "REFUSED", "NOT SELECTED"}};
+  // Columns that few need.
+  using Number = uint64_t (v1::Coverage::*)() const;
+  std::vector<Number> more;
+  for (const auto& [name, number] :
+       {std::pair<const char*, Number>{"UNSUPPORTED", &v1::Coverage::unsupported},
+        {"REJECTED", &v1::Coverage::rejected},
+        {"OVER BUDGET", &v1::Coverage::over_budget},
+        {"ROTATED OUT", &v1::Coverage::rotated_out},
+        {"DRY RUN", &v1::Coverage::dry_run}}) {
+    const bool any = std::any_of(coverage.begin(), coverage.end(),
+                                 [n = number](const auto& c) { return (c.*n)() != 0; });
+    if (!any) continue;
+    rows[0].push_back(name);
+    more.push_back(number);
+  }
+  rows[0].insert(rows[0].end(), {"REASONS", "KERNEL"});
   std::vector<const v1::Coverage*> ordered;
   for (const v1::Coverage& c : coverage) ordered.push_back(&c);
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) {
@@ -301,8 +330,10 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
     const std::string reasons =
         StrCat(refused, refused.empty() || degraded.empty() ? "" : ", ", degraded);
     rows.push_back({Printable(c->attachment_id()), StrCat(c->requested()), StrCat(c->attached()),
-                    StrCat(c->degraded()), StrCat(RefusedSites(*c)), StrCat(c->not_selected()),
-                    reasons.empty() ? "-" : reasons, Printable(Demangle(c->kernel()))});
+                    StrCat(c->degraded()), StrCat(RefusedSites(*c)), StrCat(c->not_selected())});
+    for (const Number number : more) rows.back().push_back(StrCat((c->*number)()));
+    rows.back().insert(rows.back().end(),
+                       {reasons.empty() ? "-" : reasons, Printable(Demangle(c->kernel()))});
   }
   if (rows.size() == 1 && unmatched.empty()) return "no coverage recorded\n";
   std::string table = rows.size() == 1 ? "" : Table(rows);
@@ -310,7 +341,7 @@ std::string RenderCoverage(const google::protobuf::RepeatedPtrField<v1::Coverage
     const size_t end = table.find('\n');
     table = StrCat(kBlue, table.substr(0, end), kReset, table.substr(end));
   }
-  return table + unmatched + RenderPlacements(coverage);
+  return table + unmatched + RenderPlacements(coverage) + RenderBudgetLines(coverage);
 }
 
 namespace {
@@ -343,7 +374,7 @@ std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const 
     for (size_t i = 0; i < group.size(); ++i) {
       if (!refused_only) {
         StrAppend(&out, RenderDecision(group.At(i), o));
-      } else if (!Attached(group.Form(i).outcome())) {
+      } else if (!Attached(group.Form(i).outcome()) && group.Form(i).outcome() != v1::DRY_RUN) {
         *refused.Add() = group.At(i);
       }
     }

@@ -94,6 +94,7 @@ v1::Decision VerdictTable::Form(const Verdict& v) const {
   form.set_placement(static_cast<v1::Placement>(v.placement));
   form.set_counter_count(v.counter_count);
   if (v.layout != 0) *form.mutable_record_layout() = layout(v);
+  if (v.rate != 0) *form.mutable_rate() = rate(v);
   return form;
 }
 
@@ -104,7 +105,7 @@ auto FormKey(const Verdict& v) {
   const SiteFacts& s = v.site;
   return std::tuple(s.immovable, s.site_class, s.instruction_bytes, s.movable, s.scc_live,
                     s.vcc_live, s.after, v.outcome, v.placement, v.violations, v.degradations,
-                    v.delta, v.effects, v.layout, v.counter_count);
+                    v.delta, v.effects, v.layout, v.rate, v.counter_count);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class MessagePool {
 struct Verdict {
   uint64_t kernel_offset = 0;
   uint32_t instruction = 0;  // its text
-  uint32_t violations = 0, degradations = 0, delta = 0, effects = 0, layout = 0;
+  uint32_t violations = 0, degradations = 0, delta = 0, effects = 0, layout = 0, rate = 0;
   uint32_t counter = 0;        // index plus 1
   uint32_t counter_count = 0;  // as Decision has it
   uint32_t counted_at = 0;     // kernel offset plus 1
@@ -82,6 +82,8 @@ class VerdictTable {
   }
   uint32_t Effects(const v1::InferredEffects& effects) { return effects_.Add(effects); }
   const v1::InferredEffects& effects(const Verdict& v) const { return effects_[v.effects]; }
+  uint32_t Rate(const v1::EventRate& rate) { return rates_.Add(rate); }
+  const v1::EventRate& rate(const Verdict& v) const { return rates_[v.rate]; }
   // Kept without the site's number.
   uint32_t Layout(v1::RecordLayout layout);
   const v1::RecordLayout& layout(const Verdict& v) const { return layouts_[v.layout]; }
@@ -109,6 +111,7 @@ class VerdictTable {
   std::deque<v1::ResourceDelta> deltas_;  // from 1 on
   absl::flat_hash_map<std::array<int64_t, 10>, uint32_t> place_of_delta_;
   MessagePool<v1::InferredEffects> effects_;
+  MessagePool<v1::EventRate> rates_;
   MessagePool<v1::RecordLayout> layouts_;
   MessagePool<v1::Decision> lists_;  // of violations, or of degradations
 };

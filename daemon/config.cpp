@@ -223,6 +223,15 @@ std::vector<Key> MakeKeys() {
       BytesKey(
           "telemetry.max_bytes", +[](Config& c) -> uint64_t& { return c.records.bytes; },
           uint64_t{1} << 40),
+      {"budgets.loop_factor", Type::kUint,
+       [](Config& c, const std::string& v) -> std::string {
+         uint64_t n = 0;
+         if (std::string e = ParseUint(v, UINT32_MAX, n); !e.empty()) return e;
+         if (n == 0) return "0 is out of range: at least 1";
+         c.policy.loop_factor = static_cast<uint32_t>(n);
+         return "";
+       },
+       [](const Config& c) { return absl::StrCat(c.policy.loop_factor); }},
       Uint32Key("limits.max_sessions", &Config::max_sessions, 1),
       Uint32Key("limits.max_concurrent_admissions", &Config::max_concurrent_admissions, 0),
       Uint32Key("limits.upload_stall_ms", &Config::upload_stall_ms, 10),

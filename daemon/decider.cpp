@@ -177,8 +177,12 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
       std::make_shared<const std::string>(admission.patched.begin(), admission.patched.end());
   decision->patched = *decision->storage;
   decision->fixups = std::move(admission.fixups);
-  store_.Put(DecisionName(key), std::make_shared<std::string>(Encode(*decision)));
-  last_.Note(*question, key);
+  // With more time the answer would be another: whoever asks next asks anew.
+  const bool keep = !decision->record.cut_short();
+  if (keep) {
+    store_.Put(DecisionName(key), std::make_shared<std::string>(Encode(*decision)));
+    last_.Note(*question, key);
+  }
   if (!store_.Contains(ObjectName(hex))) store_.Put(ObjectName(hex), object);
   if (!store_.Contains(KernelsName(hex))) {
     if (const auto parsed = patch::CodeObject::Parse(AsBytes(*object)); parsed.ok()) {
@@ -189,7 +193,7 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   spdlog::info("code object {} ({} bytes, {}): {} in {:.3f} s", hex.substr(0, 12), object->size(),
                decision->record.isa(), Summarise(decision->record), took.count());
-  Answer(key, Share(key, std::move(decision)));
+  Answer(key, keep ? Share(key, std::move(decision)) : DecisionPtr(std::move(decision)));
 }
 
 }  // namespace rjdbi::daemon

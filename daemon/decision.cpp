@@ -56,7 +56,7 @@ v1::AdmitVerdict Decision::verdict() const {
   if (!patched.empty()) return v1::PATCHED;
   if (record.object_violations_size() > 0) return v1::ORIGINAL_REFUSED;
   for (const v1::Coverage& coverage : record.coverage()) {
-    if (coverage.requested() > 0) return v1::ORIGINAL_REFUSED;
+    if (coverage.requested() > coverage.dry_run()) return v1::ORIGINAL_REFUSED;
   }
   return v1::ORIGINAL_NOT_SELECTED;
 }
@@ -83,6 +83,7 @@ std::string Question::Key(const contract::Policy& policy) const {
   AppendU64(text, policy.max_code_object_bytes);
   AppendU64(text, policy.max_attachments_per_object);
   AppendU64(text, policy.ring_half_bytes);
+  AppendU64(text, policy.loop_factor);
   for (const auto& attachment : wanted) AppendBlock(text, attachment.spec().SerializeAsString());
   return Hex(Sha256(text));
 }
@@ -131,14 +132,20 @@ std::string Summarise(const v1::AdmissionRecord& record) {
     const v1::Violation& first = record.object_violations(0);
     return absl::StrCat("refused: ", first.constraint_id(), ": ", first.message());
   }
-  uint64_t requested = 0, attached = 0;
+  uint64_t requested = 0, attached = 0, dry_run = 0;
   for (const v1::Coverage& coverage : record.coverage()) {
     requested += coverage.requested();
     attached += coverage.attached() + coverage.degraded();
+    dry_run += coverage.dry_run();
   }
   if (requested == 0) return "original: no attachment selects anything here";
+  const std::string dry =
+      dry_run == 0 ? "" : absl::StrCat(dry_run, " would be attached, but for a dry run");
+  if (attached == 0 && dry_run > 0) {
+    return absl::StrCat("original: ", dry, ", of ", requested, " sites");
+  }
   return absl::StrCat(attached > 0 ? "patched: " : "refused: ", attached, " of ", requested,
-                      " sites attached");
+                      " sites attached", dry.empty() ? "" : ", ", dry);
 }
 
 }  // namespace rjdbi::daemon

@@ -70,6 +70,10 @@ v1::Coverage CoverageOf(const LoadRecord& load, const v1::Coverage& decided) {
   coverage.clear_degraded();
   coverage.clear_degradations();
   coverage.clear_placement();
+  coverage.clear_expected_events_per_second();
+  coverage.clear_expected_telemetry_bytes_per_second();
+  coverage.clear_rate_source();
+  coverage.set_unsupported(coverage.unsupported() + lost);
   contract::CountReason(*coverage.mutable_refused(), contract::ForGap(load.not_in_place).id, lost);
   return coverage;
 }
@@ -87,6 +91,7 @@ v1::Decision DecisionOf(const LoadRecord& load, const v1::Decision& decided) {
   decision.clear_counter_count();
   decision.clear_degradations();
   decision.clear_placement();
+  decision.clear_rate();
   *decision.add_violations() =
       contract::MakeViolation(contract::ForGap(load.not_in_place).id, "the original was loaded", "",
                               decided.site().location());

@@ -564,6 +564,69 @@ TEST_F(WithDaemon, RunAttachesForItsOwnTime) {
   EXPECT_THAT(refused.out, Not(HasSubstr("ran")));
 }
 
+TEST_F(WithDaemon, ADryRunIsNotCalledVacuous) {
+  EXPECT_THAT(Ctl({"attach", "--kernel", "*", "--sites", "global_store*", "--probe", "count-waves",
+                   "--mode", "dryrun"})
+                  .err,
+              HasSubstr("judging, as a dry run, count-waves"));
+  Agent agent(daemon_.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::ORIGINAL_NOT_SELECTED);
+  for (const char* verb : {"coverage", "report"}) {
+    const ProgramResult result = Ctl({verb});
+    EXPECT_EQ(result.exit_code, 0) << verb;
+    EXPECT_THAT(result.out, HasSubstr("a1: a dry run, nothing of it is attached; 2 of 2 sites"));
+    EXPECT_THAT(result.out, HasSubstr("2 sites requested: 0 attached, 0 degraded, 0 refused, "
+                                      "2 dry run;"));
+    EXPECT_THAT(result.out, HasSubstr("DRY RUN"));
+  }
+  const ProgramResult why = Ctl({"why-not-attached", "*"});
+  EXPECT_THAT(why.out, HasSubstr("dry run, would be attached  add_one+0x"));
+  EXPECT_THAT(why.out, HasSubstr("0 sites refused, 2 in dry runs, 0 attached"));
+  const auto json = Parse<v1::GetCoverageReply>(Ctl({"coverage", "-o", "json"}).out);
+  EXPECT_EQ(json.total().dry_run(), 2u);
+}
+
+TEST(Offline, ModesAndReductions) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co", image = folder.path() + "/out.co";
+  WriteFile(input, CodeObject());
+  const std::string spec = "kernel=*,sites=global_store*,probe=count-waves";
+  const ProgramResult dry =
+      Rjctl({"admit", input, "--attach", spec, "--mode", "dryrun", "--output-image", image});
+  EXPECT_EQ(dry.exit_code, 0) << dry.err << dry.out;
+  EXPECT_THAT(dry.out, HasSubstr("; not patched"));
+  EXPECT_THAT(dry.out, HasSubstr("2 of 2 sites would be"));
+  EXPECT_FALSE(std::filesystem::exists(image));
+
+  const std::string tight = spec + ",max-injected-instructions=3";
+  EXPECT_EQ(Rjctl({"admit", input, "--attach", tight}).exit_code, 3);
+  const ProgramResult warned = Rjctl({"admit", input, "--attach", tight + ",mode=warn", "--all"});
+  EXPECT_EQ(warned.exit_code, 0) << warned.out;
+  EXPECT_THAT(warned.out, HasSubstr("degraded[RJD-D006]: the probe needs"));
+  EXPECT_EQ(Rjctl({"admit", input, "--attach", tight, "--mode", "warn"}).exit_code, 0);
+  EXPECT_EQ(
+      Rjctl({"admit", input, "--attach", tight + ",mode=enforce", "--mode", "warn"}).exit_code, 3)
+      << "what a specification says itself counts";
+  EXPECT_EQ(Rjctl({"admit", input, "--attach", spec + ",mode=maybe"}).exit_code, 2);
+  EXPECT_EQ(Rjctl({"admit", input, "--attach", spec, "--mode", "maybe"}).exit_code, 2);
+
+  const std::string one =
+      spec + ",expected-events-per-second=1,max-telemetry-bytes-per-second=8,reduce=rotate";
+  const ProgramResult first = Rjctl({"admit", input, "--attach", one});
+  EXPECT_EQ(first.exit_code, 4) << first.out;
+  EXPECT_THAT(first.out, HasSubstr("reduced by rotate (RJD-B004): 2 probes to 1, window 1 of 2"));
+  EXPECT_THAT(first.out, HasSubstr("error[RJD-B012]: the attachment's sites take turns"));
+  EXPECT_THAT(Rjctl({"admit", input, "--attach", one + ",rotation=1"}).out,
+              HasSubstr("window 2 of 2"));
+  EXPECT_EQ(Rjctl({"admit", input, "--attach", spec + ",reduce=some"}).exit_code, 2);
+  EXPECT_EQ(Rjctl({"admit", input, "--attach", spec + ",rotation=1"}).exit_code, 3)
+      << "without the reduction";
+  const std::string script = Rjctl({"completion", "bash"}).out;
+  EXPECT_THAT(script, HasSubstr("--mode) COMPREPLY=($(compgen -W 'enforce warn dryrun'"));
+  EXPECT_THAT(script, HasSubstr("--reduce) COMPREPLY=($(compgen -W 'block-count rotate'"));
+}
+
 TEST(Offline, AdmitPatchesAFile) {
   const TemporaryFolder folder;
   const std::string input = folder.path() + "/in.co", image = folder.path() + "/out.co";

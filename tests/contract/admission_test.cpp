@@ -10,6 +10,7 @@
 #include <string>
 
 #include "contract/catalogue.h"
+#include "contract/coverage.h"
 #include "contract/text.h"
 #include "patch/codeobject/appendix.h"
 #include "patch/rewrite/trampoline_rewriter.h"
@@ -103,6 +104,7 @@ void ExpectConserved(const Admission& a) {
     uint64_t refused = 0;
     for (const auto& reason : c.refused()) refused += reason.sites();
     EXPECT_EQ(c.requested(), c.attached() + c.degraded() + refused) << c.ShortDebugString();
+    EXPECT_TRUE(Conserved(c)) << c.ShortDebugString();
     const auto& tally = seen[{c.kernel(), c.attachment_id()}];
     EXPECT_EQ(c.requested(), tally[0]);
     EXPECT_EQ(c.attached() + c.degraded(), tally[1]);

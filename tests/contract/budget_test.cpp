@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "contract/catalogue.h"
 #include "contract/occupancy.h"
 
@@ -74,23 +76,137 @@ TEST(Budget, TelemetryAddsUpAndLaterCheaperSitesStillFit) {
   v1::Budget asked;
   asked.set_max_telemetry_bytes_per_second(1000);
   asked.set_expected_events_per_second(50);
-  TelemetryBudget t(ComputeBudget(asked, DefaultPolicy()));
-  EXPECT_FALSE(t.Take(8, {}));      // 400
-  EXPECT_FALSE(t.Take(8, {}));      // 800
-  const auto over = t.Take(8, {});  // 1200
+  const EffectiveBudget budget = ComputeBudget(asked, DefaultPolicy());
+  const v1::EventRate rate = RateAt(budget, 3);
+  EXPECT_EQ(rate.events_per_second(), 50u) << "the attachment has said it, loops or not";
+  TelemetryBudget t(budget);
+  EXPECT_FALSE(t.Take(8, rate, {}));      // 400
+  EXPECT_FALSE(t.Take(8, rate, {}));      // 800
+  const auto over = t.Take(8, rate, {});  // 1200
   ASSERT_TRUE(over);
   EXPECT_EQ(over->constraint_id(), id::kTelemetryBudget);
   EXPECT_EQ(over->observed(), "1200 bytes per second");
   EXPECT_THAT(over->limit(), HasSubstr("1000 bytes per second (the attachment)"));
-  EXPECT_FALSE(t.Take(4, {}));  // 1000
-  EXPECT_FALSE(t.Take(0, {}));
+  EXPECT_THAT(over->message(), HasSubstr("50 events per second and site, as the attachment says"));
+  EXPECT_FALSE(t.Take(4, rate, {}));  // 1000
+  EXPECT_FALSE(t.Take(0, rate, {}));
 }
 
 TEST(Budget, TelemetryEstimateSaturates) {
   v1::Budget asked;
   asked.set_expected_events_per_second(~uint64_t{0});
-  TelemetryBudget t(ComputeBudget(asked, DefaultPolicy()));
-  EXPECT_TRUE(t.Take(16, {}));
+  const EffectiveBudget budget = ComputeBudget(asked, DefaultPolicy());
+  TelemetryBudget t(budget);
+  EXPECT_TRUE(t.Take(16, RateAt(budget, 0), {}));
+  EXPECT_EQ(RateAt(ComputeBudget({}, DefaultPolicy()), 1'000'000).events_per_second(),
+            ~uint64_t{0});
+}
+
+TEST(Budget, RatesGrowWithEachLoopUnlessTheAttachmentSaysOtherwise) {
+  Policy policy = DefaultPolicy();
+  policy.defaults.set_expected_events_per_second(3);
+  policy.loop_factor = 10;
+  const EffectiveBudget budget = ComputeBudget({}, policy);
+  EXPECT_EQ(RateAt(budget, 0).events_per_second(), 3u);
+  EXPECT_EQ(RateAt(budget, 2).events_per_second(), 300u);
+  EXPECT_EQ(RateAt(budget, 2).loop_depth(), 2u);
+  EXPECT_EQ(RateAt(budget, 2).source(), v1::STATIC_LOOP_DEPTH);
+  policy.loop_factor = 1;
+  EXPECT_EQ(RateAt(ComputeBudget({}, policy), 2).events_per_second(), 3u);
+}
+
+// No probe of this engine has any of these; the checks do not know that.
+TEST(Budget, DescriptorsThatAskForMoreAreOverBudget) {
+  const auto gfx90a = patch::FindGeneration("gfx90a"), gfx908 = patch::FindGeneration("gfx908");
+  const auto gfx1100 = patch::FindGeneration("gfx1100");
+  patch::KernelDescriptor before, after;
+  before.compute_pgm_rsrc1 = 3;  // 32 registers of the unified file
+  before.compute_pgm_rsrc3 = 5;  // 24 of them VGPRs
+  before.private_segment_fixed_size = 16;
+  before.group_segment_fixed_size = 1024;
+  after = before;
+  after.compute_pgm_rsrc1 = 5;  // 48
+  after.private_segment_fixed_size = 48;
+  after.group_segment_fixed_size = 1536;
+  v1::ResourceDelta delta;
+  SetDescriptorDelta(**gfx90a, 64, before, after, delta);
+  EXPECT_EQ(delta.agpr(), 16);
+  EXPECT_EQ(delta.scratch_bytes(), 32);
+  EXPECT_EQ(delta.lds_bytes(), 512);
+  v1::ResourceDelta other;
+  SetDescriptorDelta(**gfx908, 64, before, after, other);
+  EXPECT_EQ(other.agpr(), 8) << "a file of its own, of the same size";
+  other.Clear();
+  SetDescriptorDelta(**gfx1100, 32, before, after, other);
+  EXPECT_EQ(other.agpr(), 0);
+
+  v1::Budget asked;
+  asked.set_max_agpr_delta(16);
+  asked.set_max_local_memory_delta(32);
+  asked.set_max_shared_memory_delta(512);
+  EXPECT_TRUE(CheckSiteBudget(ComputeBudget(asked, DefaultPolicy()), delta, {}).empty());
+  asked.set_max_agpr_delta(15);
+  asked.set_max_local_memory_delta(31);
+  asked.set_max_shared_memory_delta(511);
+  const auto v = CheckSiteBudget(ComputeBudget(asked, DefaultPolicy()), delta, {});
+  ASSERT_EQ(v.size(), 3u);
+  EXPECT_EQ(v[0].constraint_id(), id::kAgprBudget);
+  EXPECT_EQ(v[0].observed(), "16 AGPRs");
+  EXPECT_EQ(v[0].limit(), "15 AGPRs (the attachment)");
+  EXPECT_EQ(v[1].constraint_id(), id::kScratchBudget);
+  EXPECT_EQ(v[1].observed(), "32 bytes of scratch per work-item");
+  EXPECT_EQ(v[2].constraint_id(), id::kLdsBudget);
+  EXPECT_EQ(v[2].limit(), "511 bytes of LDS per workgroup (the attachment)");
+  EXPECT_EQ(CheckSiteBudget(ComputeBudget({}, DefaultPolicy()), delta, {}).size(), 2u)
+      << "scratch and LDS by default not at all";
+}
+
+// Each limit's tightest owner is named.
+TEST(Budget, EveryLimitSaysWhoseItIs) {
+  for (int i = 0; i < v1::Budget::descriptor()->field_count(); ++i) {
+    const auto* field = v1::Budget::descriptor()->field(i);
+    if (field->number() == v1::Budget::kExpectedEventsPerSecondFieldNumber) continue;
+    const auto set = [&](v1::Budget& budget, uint32_t value) {
+      if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_UINT64) {
+        budget.GetReflection()->SetUInt64(&budget, field, value);
+      } else {
+        budget.GetReflection()->SetUInt32(&budget, field, value);
+      }
+    };
+    Policy policy;
+    v1::Budget asked;
+    const auto sources = [&] {
+      const EffectiveBudget b = ComputeBudget(asked, policy);
+      std::set<std::string_view> out;
+      for (const Limit* limit :
+           {&b.sgpr, &b.vgpr, &b.instructions, &b.telemetry, &b.code_growth, &b.occupancy_loss,
+            &b.agpr, &b.scratch, &b.lds, &b.sampled_fraction, &b.admission_time}) {
+        if (limit->value != Limit::kNone) out.insert(limit->source);
+      }
+      return out;
+    };
+    EXPECT_THAT(sources(), testing::IsEmpty());
+    set(policy.defaults, 9);
+    EXPECT_THAT(sources(), testing::ElementsAre("the daemon's default")) << field->name();
+    set(asked, 8);
+    EXPECT_THAT(sources(), testing::ElementsAre("the attachment")) << field->name();
+    set(policy.ceiling, 7);
+    EXPECT_THAT(sources(), testing::ElementsAre("the daemon's ceiling")) << field->name();
+    EXPECT_EQ(CheckCeiling(asked, policy).size(), 1u) << field->name();
+  }
+}
+
+TEST(Budget, TimeIsComparedInMilliseconds) {
+  v1::Budget asked;
+  asked.set_max_admission_time_ms(250);
+  const EffectiveBudget budget = ComputeBudget(asked, DefaultPolicy());
+  EXPECT_FALSE(CheckAdmissionTime(budget, 250));
+  const auto late = CheckAdmissionTime(budget, 251);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->constraint_id(), id::kAdmissionTime);
+  EXPECT_EQ(late->observed(), "251 ms");
+  EXPECT_EQ(late->limit(), "250 ms (the attachment)");
+  EXPECT_FALSE(CheckAdmissionTime(ComputeBudget({}, DefaultPolicy()), ~uint64_t{0} - 1));
 }
 
 TEST(Budget, CeilingRefusesOnlyWhatExceedsIt) {

@@ -300,6 +300,47 @@ TEST(Admission, APatchedObjectStandsForItsOriginal) {
   EXPECT_THAT(refused.decision.summary(), HasSubstr("RJD-O010"));
 }
 
+TEST(Admission, AnAnswerThatTimeCutShortIsNotKept) {
+  Daemon daemon("budgets:\n  defaults:\n    max_admission_time_ms: 0\n");
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("*", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  for (const uint64_t load : {1, 2}) {
+    const Agent::Answer answer = agent.Admit(CodeObject(), load);
+    EXPECT_EQ(answer.decision.verdict(), v1::ORIGINAL_REFUSED);
+    EXPECT_THAT(answer.decision.summary(), HasSubstr("0 of "));
+  }
+  EXPECT_EQ(daemon.Status().cache_hits(), 0u);
+  EXPECT_EQ(daemon.CacheFiles("decision-").size(), 0u);
+  EXPECT_EQ(daemon.CacheFiles("object-").size(), 1u) << "it need not be sent again";
+  const v1::GetCoverageReply coverage = daemon.Report().coverage();
+  EXPECT_GT(coverage.total().over_budget(), 0u);
+  EXPECT_EQ(coverage.total().over_budget(), coverage.total().requested());
+}
+
+TEST(Admission, ADryRunIsJudgedAndNotShipped) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  v1::AttachmentSpec spec;
+  spec.set_kernel_glob("*");
+  spec.set_sites("global_store*");
+  spec.set_probe("count-waves");
+  spec.set_mode(v1::MODE_DRYRUN);
+  ASSERT_EQ(daemon.Attach(spec).violations_size(), 0);
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const Agent::Answer dry = agent.Admit(CodeObject(), 1);
+  EXPECT_EQ(dry.decision.verdict(), v1::ORIGINAL_NOT_SELECTED);
+  EXPECT_THAT(dry.decision.summary(), HasSubstr("would be attached, but for a dry run"));
+  const v1::GetReportReply report = daemon.Report();
+  EXPECT_GT(report.coverage().total().dry_run(), 0u);
+  EXPECT_EQ(report.coverage().total().dry_run(), report.coverage().total().requested());
+  EXPECT_EQ(report.counts_size(), 0);
+  daemon.Attach("*", "ds_*", "count-lanes");
+  EXPECT_EQ(agent.Admit(CodeObject(), 2).decision.verdict(), v1::PATCHED);
+}
+
 TEST(Hostile, GarbageIsRefusedNotFatal) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();

@@ -229,13 +229,19 @@ v1::WhyNotAttachedReply Daemon::WhyNot(const std::string& kernel, bool include_d
 
 v1::AttachReply Daemon::Attach(const std::string& kernel, const std::string& sites,
                                const std::string& probe, bool allow_sabotage) {
+  v1::AttachmentSpec spec;
+  spec.set_kernel_glob(kernel);
+  spec.set_sites(sites);
+  spec.set_probe(probe);
+  spec.set_allow_sabotage(allow_sabotage);
+  return Attach(spec);
+}
+
+v1::AttachReply Daemon::Attach(const v1::AttachmentSpec& spec) {
   grpc::ClientContext context;
   SetDeadline(context);
   v1::AttachRequest request;
-  request.mutable_spec()->set_kernel_glob(kernel);
-  request.mutable_spec()->set_sites(sites);
-  request.mutable_spec()->set_probe(probe);
-  request.mutable_spec()->set_allow_sabotage(allow_sabotage);
+  *request.mutable_spec() = spec;
   v1::AttachReply reply;
   v1::Control::NewStub(Channel(control_socket()))->Attach(&context, request, &reply);
   return reply;

@@ -67,6 +67,7 @@ class Daemon {
   v1::WhyNotAttachedReply WhyNot(const std::string& kernel, bool include_detached = false);
   v1::AttachReply Attach(const std::string& kernel, const std::string& sites,
                          const std::string& probe, bool allow_sabotage = false);
+  v1::AttachReply Attach(const v1::AttachmentSpec& spec);
   absl::Status Detach(const std::string& id);
   std::vector<std::string> CacheFiles(const std::string& prefix) const;
 

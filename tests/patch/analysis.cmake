@@ -6,4 +6,5 @@ target_compile_definitions(rjdbi_analysis_assemble PRIVATE RJDBI_CLANG="${RJDBI_
 rjdbi_test(analysis_test SOURCES analysis_selector_test.cpp analysis_liveness_test.cpp
                                  analysis_pending_test.cpp analysis_immovable_test.cpp
                                  analysis_capability_test.cpp analysis_equal_counts_test.cpp
+                                 analysis_loops_test.cpp
            LIBS rjdbi_analysis rjdbi_analysis_assemble LABELS patch)
