@@ -995,6 +995,9 @@ TEST(Config, ProblemsHavePositions) {
       {"budgets:\n  defaults:\n    expected_events_per_second: 4\n", nullptr},
       {"budgets:\n  ceilings:\n    expected_events_per_second: 4\n",
        ":3:5: unknown key 'budgets.ceilings.expected_events_per_second'"},
+      {"budgets:\n  loop_factor: 1\n  ceilings: {max_admission_time_ms: 500}\n", nullptr},
+      {"budgets:\n  loop_factor: 0\n",
+       ":2:16: 'budgets.loop_factor': 0 is out of range: at least 1"},
   };
   for (const ConfigCase& c : cases) {
     const TemporaryFolder folder;
