@@ -374,7 +374,8 @@ void SortDecisions(const v1::AdmissionRecord& record, const WhyOptions& options,
     for (size_t i = 0; i < group.size(); ++i) {
       if (options.offset.has_value() && group.kernel_offset(i) != *options.offset) continue;
       const v1::Decision& form = group.Form(i);
-      const bool attached = form.violations().empty();
+      const bool attached = form.outcome() == v1::VERIFIED_ATTACH ||
+                            form.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION;
       if (attached) reply.set_attached_sites(reply.attached_sites() + 1);
       if (attached && form.degradations().empty()) continue;
       *(attached ? reply.add_degraded() : reply.add_decisions()) = group.At(i);
