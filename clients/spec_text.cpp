@@ -68,9 +68,12 @@ std::string Names(const Choices& choices) {
   return names;
 }
 
+// "mode: expected enforce, warn or dryrun". There are two names at least.
 absl::Status BadChoice(const std::string& key, const std::string& names) {
+  const size_t last = names.rfind(' ');
+  const std::string first = absl::StrReplaceAll(names.substr(0, last), {{" ", ", "}});
   return absl::InvalidArgumentError(
-      absl::StrCat(key, ": expected one of ", absl::StrReplaceAll(names, {{" ", ", "}})));
+      absl::StrCat(key, ": expected ", first, " or ", names.substr(last + 1)));
 }
 
 absl::Status SetReductions(v1::AttachmentSpec& spec, const std::string& value) {

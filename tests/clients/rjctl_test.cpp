@@ -608,7 +608,9 @@ TEST(Offline, ModesAndReductions) {
   EXPECT_EQ(
       Rjctl({"admit", input, "--attach", tight + ",mode=enforce", "--mode", "warn"}).exit_code, 3)
       << "what a specification says itself counts";
-  EXPECT_EQ(Rjctl({"admit", input, "--attach", spec + ",mode=maybe"}).exit_code, 2);
+  const ProgramResult maybe = Rjctl({"admit", input, "--attach", spec + ",mode=maybe"});
+  EXPECT_EQ(maybe.exit_code, 2);
+  EXPECT_THAT(maybe.err, HasSubstr("mode: expected enforce, warn or dryrun"));
   EXPECT_EQ(Rjctl({"admit", input, "--attach", spec, "--mode", "maybe"}).exit_code, 2);
 
   const std::string one =
