@@ -295,6 +295,11 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
       ->type_name("FILE");
   verb->add_flag("--all", a.admit.all_decisions, "List attached sites too (table only)");
 
+  verb = Verb(app, a, "waitcheck", "Registers that kernels use before they have arrived",
+              [&a](const Context& c) { return WaitCheck(c, a.file, a.kernel); });
+  verb->add_option("FILE", a.file, "Code object")->required();
+  verb->add_option("--kernel", a.kernel, "Only these kernels")->type_name("GLOB");
+
   PerturbationOptions& p = a.perturbation;
   verb = Verb(app, a, "perturbation", "What probes would cost the kernels that carry them",
               [&a](const Context& c) { return Perturbation(c, a.perturbation); });

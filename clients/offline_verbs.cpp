@@ -130,6 +130,11 @@ std::string StructureText(const v1::KernelStructure& k) {
                                                         : "reached, but no code";
     absl::StrAppend(&text, absl::StrFormat("  +0x%x to +0x%x: %s\n", r.begin(), r.end(), what));
   }
+  for (const v1::MissingWait& w : k.missing_waits()) {
+    absl::StrAppend(&text,
+                    absl::StrFormat("  +0x%x: the application lacks a wait: ", w.kernel_offset()),
+                    w.what(), "\n");
+  }
   for (const v1::ControlTransferSite& t : k.transfers()) {
     const char* how = t.target() == v1::TARGET_DIRECT        ? "in the instruction"
                       : t.target() == v1::TARGET_PC_RELATIVE ? "computed from the address of code"
@@ -319,6 +324,35 @@ int Sites(const Context& context, const std::string& file, const std::string& ha
   if (reply.ok()) return PrintSites(context, *reply);
   if (absl::IsInvalidArgument(reply.status())) return context.out.Fail(reply.status());  // selector
   return FailOnFile(context, file, *bytes, reply.status());
+}
+
+int WaitCheck(const Context& context, const std::string& file, const std::string& kernel) {
+  const absl::StatusOr<std::string> bytes = ReadFile(file);
+  if (!bytes.ok()) return context.out.Fail(bytes.status());
+  const auto reply = contract::InspectWaits(AsBytes(*bytes), kernel);
+  if (!reply.ok()) return FailOnFile(context, file, *bytes, reply.status());
+  if (reply->kernels().empty()) NoteNoKernel(context, *bytes, kernel);
+  uint64_t missing = 0, instructions = 0, waits = 0;
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::KernelWaits& k : reply->kernels()) {
+    instructions += k.instructions();
+    waits += k.waits();
+    missing += static_cast<uint64_t>(k.missing_size());
+    const std::string name = Printable(contract::Demangle(k.kernel()));
+    for (const v1::MissingWait& w : k.missing()) {
+      rows.push_back({absl::StrFormat("+0x%x", w.kernel_offset()), w.what(), name});
+    }
+    if (k.complete()) continue;
+    context.out.Note(absl::StrCat("note: not all of ", name, " could be followed"));
+  }
+  if (context.out.json()) {
+    context.out.Json(*reply);
+  } else if (!rows.empty()) {
+    context.out.Table({"OFFSET", "MISSING WAIT", "KERNEL"}, rows, {0});
+  }
+  context.out.Note(absl::StrCat(reply->kernels_size(), " kernels, ", instructions,
+                                " instructions, ", waits, " waits: ", missing, " missing"));
+  return missing > 0 ? kRefused : kOk;
 }
 
 int Explain(const Context& context, const std::string& id) {

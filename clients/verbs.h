@@ -98,6 +98,7 @@ int Kernels(const Context& context, const std::string& file, const std::string& 
             const std::string& kernel);
 int Sites(const Context& context, const std::string& file, const std::string& hash,
           const std::string& kernel, const std::string& sites);
+int WaitCheck(const Context& context, const std::string& file, const std::string& kernel);
 int Explain(const Context& context, const std::string& id);
 int Admit(const Context& context, const AdmitOptions& options);
 int Perturbation(const Context& context, const PerturbationOptions& options);

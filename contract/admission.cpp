@@ -314,6 +314,7 @@ class Engine {
   bool GiveUpForGrowth(int64_t growth);
   bool OverInstructions(const std::vector<uint32_t>& executed);
   void Ship(patch::RewriteResult result);
+  void NoteApplicationWaits(const ValidationReport& report);
   PatchFacts FactsOf(const patch::RewriteResult& result) const;
   void FollowCounters();
   void RefuseAll(std::string_view id, const std::string& observed, const std::string& limit,
@@ -979,6 +980,8 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
   // The site's own words and nothing else.
   if (Words(a) > 0) input.telemetry_begin = uint64_t{place.counter} * 8;
   input.telemetry_end = input.telemetry_begin + uint64_t{Words(a)} * 8;
+  if (a.probe->probe == patch::Probe::kCountWaves) input.counts = InferenceInput::Counts::kWaves;
+  if (a.probe->probe == patch::Probe::kCountLanes) input.counts = InferenceInput::Counts::kLanes;
   if (WritesRecords(a)) {
     input.ring_begin = ring_offset_;
     input.ring_half_bytes = policy_.ring_half_bytes;
@@ -1371,6 +1374,10 @@ void Engine::EmitAndValidate() {
       const ValidationFinding& f = report.findings.front();
       const std::string where =
           f.vaddr != 0 ? StrCat(f.what, " (address 0x", absl::Hex(f.vaddr), ")") : f.what;
+      if (!f.constraint.empty()) {
+        return RefuseAll(f.constraint, f.what, "the original's waits",
+                         StrCat("the patched image lacks a wait: ", where));
+      }
       return RefuseAll(id::kValidationFailed, StrCat(report.findings.size(), " findings"),
                        "0 findings", StrCat("the patched image failed validation: ", where));
     }
@@ -1380,6 +1387,7 @@ void Engine::EmitAndValidate() {
     if (OverInstructions(executed)) continue;
     if (OverDescriptors(*result)) continue;
     DeclareOverruns(result->code_growth);
+    NoteApplicationWaits(report);
     return Ship(*std::move(result));
   }
   if (!candidates_.empty()) {
@@ -1484,6 +1492,18 @@ void Engine::DeclareOverruns(int64_t code_growth) {
     }
     v.outcome = v1::ATTACH_WITH_DECLARED_DEGRADATION;
     v.degradations = verdicts_.Degradations(all);
+  }
+}
+
+// Some of them: the record is not the place for a list.
+void Engine::NoteApplicationWaits(const ValidationReport& report) {
+  constexpr int kMost = 16;
+  const CodeAt code = CodeIn(*object_);
+  for (const ApplicationWait& wait : report.application_waits) {
+    if (record().application_missing_waits_size() >= kMost) return;
+    const KernelAnalysis& kernel = *analyses_.at(wait.kernel_index);
+    *record().add_application_missing_waits() =
+        MakeMissingWait(wait.wait, kernel.kernel(), kernel.isa(), code);
   }
 }
 

@@ -288,6 +288,13 @@ constexpr CatalogueEntry kCatalogue[] = {
      "damaged or of a later version, or the file was changed since, so that nobody can say what "
      "the original was.",
      "Give the original, or patch it again."},
+    {"RJD-O011", "the patched code uses a register too early",
+     "Results of memory operations arrive late, and code has to wait for them. In the patched "
+     "code an instruction uses, or overwrites, a register that an operation may still write, "
+     "where the original waited. This is a bug of rjdbi; the image is discarded and the original "
+     "is loaded. Waits that the original itself lacks are no reason to refuse: they are listed "
+     "as the application's own.",
+     "Report this as a bug, with the code object's hash and the finding."},
 
     {"RJD-P001", "no branch reaches the probe from here",
      "The site's instruction is replaced by one direct branch, which reaches 128 KiB. Neither "

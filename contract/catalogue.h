@@ -43,6 +43,7 @@ inline constexpr std::string_view kValidationFailed = "RJD-O007";
 inline constexpr std::string_view kEngineFault = "RJD-O008";
 inline constexpr std::string_view kWorkerFailed = "RJD-O009";
 inline constexpr std::string_view kPatchesStuck = "RJD-O010";
+inline constexpr std::string_view kMissingWait = "RJD-O011";
 inline constexpr std::string_view kStateChanged = "RJD-E001";
 inline constexpr std::string_view kMemoryUndeclared = "RJD-E002";
 inline constexpr std::string_view kControlUndeclared = "RJD-E003";

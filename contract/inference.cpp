@@ -39,7 +39,8 @@ struct Value {
     kUpTo,    // any number from 0 to data
     kSubset,  // of the bits of data
     kLanes,   // a set of lanes, `id` of the lineage
-    kCarry    // out of the low half of sum `id`
+    kCarry,   // out of the low half of sum `id`
+    kActive   // how many bits the halves of the original EXEC have: low is 1, high 2
   };
   Kind kind = Kind::kUnknown;
   uint64_t data = 0;  // register, constant, addend, bound or bits
@@ -62,11 +63,12 @@ struct Value {
   // The largest number that it can be.
   std::optional<uint64_t> Most() const {
     if (kind == Kind::kConstant || kind == Kind::kUpTo || kind == Kind::kSubset) return data;
+    if (kind == Kind::kActive) return 64;
     return std::nullopt;
   }
   unsigned Zeros() const {
     if (kind == Kind::kUpTo) return zeros;
-    if (!Most()) return 0;
+    if (!Most() || kind == Kind::kActive) return 0;
     return data == 0 ? 32 : static_cast<unsigned>(std::countr_zero(data));
   }
   bool IsConstant(uint32_t v) const { return kind == Kind::kConstant && data == v; }
@@ -118,8 +120,8 @@ class Lineage {
     if (a == b) return a;
     const bool subsets = a.kind == Value::Kind::kSubset || b.kind == Value::Kind::kSubset;
     if (a.Most() && b.Most()) {
-      if (subsets) return Value::Subset(a.data | b.data);
-      return Value::UpTo(std::max(a.data, b.data), std::min(a.Zeros(), b.Zeros()));
+      if (subsets) return Value::Subset(*a.Most() | *b.Most());
+      return Value::UpTo(std::max(*a.Most(), *b.Most()), std::min(a.Zeros(), b.Zeros()));
     }
     return PartOf(Around(a, b));
   }
@@ -163,7 +165,10 @@ struct State {
   // On the longest path to here.
   uint32_t instructions = 0;
   uint64_t telemetry_bytes = 0;
+  // How often the probe has counted as it should; more than it can: not known.
+  uint32_t counted = 0;
 };
+constexpr uint32_t kMiscounted = 2;
 
 const State& InitialState() {
   static const State initial = [] {
@@ -206,6 +211,7 @@ void Join(State* into, const State& other, Lineage& lineage) {
   into->coming_scalar |= other.coming_scalar;
   into->instructions = std::max(into->instructions, other.instructions);
   into->telemetry_bytes = std::max(into->telemetry_bytes, other.telemetry_bytes);
+  if (into->counted != other.counted) into->counted = kMiscounted;
 }
 
 // ---- Opcode facts ---------------------------------------------------------------
@@ -336,6 +342,8 @@ class Interpreter {
   std::optional<Offsets> TelemetryOffset(const State& s, const Instruction& ins) const;
   std::string OutsideOf(const Instruction& ins, const Offsets& at, uint32_t bytes) const;
   uint32_t ActiveLanes(const State& s, const Instruction& ins) const;
+  bool CountsRight(const State& s, const Instruction& ins, std::string_view op,
+                   const Offsets& at) const;
   void NoteMask(const State& s, const Instruction& ins);
   void NoteWait(State* s, const Instruction& ins, std::string_view op);
   void NoteDeclaredByOpcode(const Instruction& ins, std::string_view op);
@@ -364,6 +372,7 @@ class Interpreter {
   uint64_t telemetry_bytes_ = 0;
   bool ends_ = false;
   bool lost_ = false;  // the walk could not be completed
+  bool miscounts_ = false;
 };
 
 void Interpreter::Observe(Observation::Kind kind, int value, std::string name, std::string detail) {
@@ -634,6 +643,19 @@ bool Interpreter::StepArithmetic(State* s, const Instruction& ins, std::string_v
     const Value v = Operand(*s, ops[i + 1], 0);
     if (v.Most()) bounded[i] = {*v.Most(), v.Zeros()};
     if (v.kind == Value::Kind::kConstant) constant[i] = v.data;
+  }
+  if (op == "v_bcnt_u32_b32") {
+    const Value set = Operand(*s, ops[1], 0), more = Operand(*s, ops[2], 0);
+    const uint64_t half = set == Value::Original(kExecLo)   ? 1u
+                          : set == Value::Original(kExecHi) ? 2u
+                                                            : 0u;
+    const bool sum =
+        more.IsConstant(0) || (more.kind == Value::Kind::kActive && (more.data & half) == 0);
+    if (half != 0 && sum) {
+      const uint64_t before = more.kind == Value::Kind::kActive ? more.data : 0;
+      Write(s, ops[0].reg, {Value::Kind::kActive, before | half});
+      return true;
+    }
   }
   const auto made = Arithmetic(op, bounded[0], bounded[1], bounded[2], constant[0], constant[1],
                                constant[2], wave64());
@@ -1098,6 +1120,33 @@ uint32_t Interpreter::ActiveLanes(const State& s, const Instruction& ins) const 
       (exec.wave64 ? std::popcount(static_cast<uint32_t>(exec.hi.data)) : 0));
 }
 
+// One lane adds what is to be counted to the counter.
+bool Interpreter::CountsRight(const State& s, const Instruction& ins, std::string_view op,
+                              const Offsets& at) const {
+  static constexpr std::string_view kAdds[] = {"global_atomic_add_x2", "global_atomic_add_u64",
+                                               "flat_atomic_add_x2", "flat_atomic_add_u64"};
+  const bool adds = std::find(std::begin(kAdds), std::end(kAdds), op) != std::end(kAdds);
+  if (!adds || ActiveLanes(s, ins) != 1 || at.least != at.most ||
+      at.least != static_cast<int64_t>(in_.telemetry_begin)) {
+    return false;
+  }
+  // Behind the address, LLVM's order.
+  const InstructionOperand* data = nullptr;
+  bool address = false;
+  for (const InstructionOperand& o : ins.operands) {
+    if (o.kind != InstructionOperand::Kind::kRegister || o.is_def || !IsVector(o.reg)) continue;
+    if (std::exchange(address, true)) {
+      data = &o;
+      break;
+    }
+  }
+  if (data == nullptr || data->count != 2) return false;
+  const Value lo = Read(s, data->reg), hi = Read(s, static_cast<uint16_t>(data->reg + 1));
+  if (!hi.IsConstant(0)) return false;
+  if (in_.counts == InferenceInput::Counts::kWaves) return lo.IsConstant(1);
+  return lo.kind == Value::Kind::kActive && lo.data == (wave64() ? 3u : 1u);
+}
+
 void Interpreter::NoteTelemetryAccess(State* s, const Instruction& ins, std::string_view op) {
   const bool writes = ins.store || ins.atomic;
   const auto other = writes ? v1::APPLICATION_MEMORY_WRITE : v1::APPLICATION_MEMORY_READ;
@@ -1115,6 +1164,10 @@ void Interpreter::NoteTelemetryAccess(State* s, const Instruction& ins, std::str
     return;
   }
   Observe(Kind::kMemory, v1::PRIVATE_TELEMETRY, "");
+  if (in_.counts != InferenceInput::Counts::kNothing && writes) {
+    const bool right = CountsRight(*s, ins, op, *at);
+    s->counted = right ? std::min(s->counted + 1, kMiscounted) : kMiscounted;
+  }
   s->telemetry_bytes += uint64_t{ActiveLanes(*s, ins)} * bytes;
 }
 
@@ -1196,6 +1249,11 @@ void Interpreter::Step(State* s, const Instruction& ins) {
 void Interpreter::NoteEnd(const State& s) {
   longest_path_ = std::max(longest_path_, s.instructions);
   telemetry_bytes_ = std::max(telemetry_bytes_, s.telemetry_bytes);
+  if (in_.counts == InferenceInput::Counts::kNothing || s.counted == 1 || miscounts_) return;
+  miscounts_ = true;
+  const Instruction* at = std::exchange(current_, nullptr);
+  Observe(Kind::kUnproven, 0, "that each execution is counted once");
+  current_ = at;
 }
 
 void Interpreter::Branch(State* s, const Instruction& ins, bool* reachable) {
@@ -1587,6 +1645,7 @@ const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& i
   AppendRaw(&key_, input.pending & named->second);
   AppendRaw(&key_, input.arrived & named->second);
   AppendRaw(&key_, input.telemetry_end - input.telemetry_begin);
+  AppendRaw(&key_, input.counts);
   for (const WordFixup& f : input.fixups) {
     AppendRaw(&key_, f.offset);
     AppendRaw(&key_, f.addend - input.telemetry_begin);

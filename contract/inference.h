@@ -40,6 +40,9 @@ struct InferenceInput {
   // header is, bytes from the buffer's start; half_bytes 0: none.
   uint64_t ring_begin = 0;
   uint32_t ring_half_bytes = 0;
+  // What each execution has to add to the 64-bit counter at telemetry_begin, once, on
+  // every path; kNothing: whatever the bounds allow.
+  enum class Counts : uint8_t { kNothing, kWaves, kLanes } counts = Counts::kNothing;
 };
 
 // One thing that the sequence does, and where: the witness of a claim.

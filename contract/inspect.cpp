@@ -46,15 +46,20 @@ class Decoders {
   explicit Decoders(const patch::CodeObject& object) : object_(object) {}
   // nullptr: the kernel cannot be analysed.
   std::unique_ptr<patch::KernelAnalysis> Analyse(size_t kernel_index) {
-    const uint32_t size = object_.kernels()[kernel_index].wavefront_size;
-    std::unique_ptr<patch::Isa>& isa = isas_[size];
+    const auto isa = For(object_.kernels()[kernel_index]);
+    if (!isa.ok()) return nullptr;
+    auto analysis = patch::KernelAnalysis::Create(object_, kernel_index, **isa);
+    return analysis.ok() ? std::move(*analysis) : nullptr;
+  }
+  // UNIMPLEMENTED: nobody can decode for the processor.
+  absl::StatusOr<patch::Isa*> For(const patch::Kernel& kernel) {
+    std::unique_ptr<patch::Isa>& isa = isas_[kernel.wavefront_size];
     if (isa == nullptr) {
-      auto made = patch::Isa::Create(object_.target(), size);
-      if (!made.ok()) return nullptr;
+      auto made = patch::Isa::Create(object_.target(), kernel.wavefront_size);
+      if (!made.ok()) return made.status();
       isa = std::move(*made);
     }
-    auto analysis = patch::KernelAnalysis::Create(object_, kernel_index, *isa);
-    return analysis.ok() ? std::move(*analysis) : nullptr;
+    return isa.get();
   }
 
  private:
@@ -170,6 +175,31 @@ absl::StatusOr<v1::ListSitesReply> InspectSites(absl::Span<const uint8_t> bytes,
       if (said.insert(violation.constraint_id()).second) {
         *reply.add_violations() = std::move(violation);
       }
+    }
+  }
+  return reply;
+}
+
+// Of patched objects the code that runs, which is what one wants to know of them.
+absl::StatusOr<v1::WaitCheckReply> InspectWaits(absl::Span<const uint8_t> bytes,
+                                                const std::string& kernel_glob) {
+  const auto object = patch::CodeObject::Parse(bytes);
+  if (!object.ok()) return object.status();
+  Decoders decoders(*object);
+  v1::WaitCheckReply reply;
+  const CodeAt code = CodeIn(*object);
+  for (const patch::Kernel& kernel : object->kernels()) {
+    if (!Wanted(kernel_glob, kernel)) continue;
+    const auto isa = decoders.For(kernel);
+    if (!isa.ok()) return isa.status();
+    const WaitReport report = CheckWaits(**isa, code, kernel.entry_vaddr);
+    v1::KernelWaits& out = *reply.add_kernels();
+    out.set_kernel(kernel.name);
+    out.set_instructions(report.instructions);
+    out.set_waits(report.waits);
+    out.set_complete(report.complete);
+    for (const WaitFinding& f : report.findings) {
+      *out.add_missing() = MakeMissingWait(f, kernel, **isa, code);
     }
   }
   return reply;

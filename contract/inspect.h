@@ -49,6 +49,10 @@ std::string NearMiss(absl::Span<const uint8_t> object, const std::string& kernel
 void AddExcerpts(absl::Span<const uint8_t> object, size_t most,
                  google::protobuf::RepeatedPtrField<v1::Decision>* decisions);
 
+// Waits that are missing in the kernels that a glob matches. Errors as InspectKernels.
+absl::StatusOr<v1::WaitCheckReply> InspectWaits(absl::Span<const uint8_t> object,
+                                                const std::string& kernel_glob);
+
 struct OffsetInspection {
   bool some_start_there = false;       // an instruction of one of the kernels
   std::vector<v1::Violation> missing;  // RJD-S012 of each of the others

@@ -369,6 +369,12 @@ std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const 
   for (const v1::Violation& v : r.object_violations()) {
     StrAppend(&out, RenderViolation(v, o));
   }
+  if (const int n = r.application_missing_waits_size(); n > 0) {
+    const v1::MissingWait& w = r.application_missing_waits(0);
+    StrAppend(&out, "note: the application itself lacks waits: ", Printable(Demangle(w.kernel())),
+              "+0x", absl::Hex(w.kernel_offset()), ": ", w.what(),
+              n > 1 ? StrCat(", and ", n - 1, " more") : "", " (rjctl waitcheck lists them)\n");
+  }
   DecisionList refused;
   for (const DecisionGroup& group : DecisionGroups(r)) {
     for (size_t i = 0; i < group.size(); ++i) {

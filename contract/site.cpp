@@ -186,6 +186,17 @@ v1::Site DescribeSite(const patch::KernelAnalysis& kernel,
   return site;
 }
 
+v1::MissingWait MakeMissingWait(const WaitFinding& finding, const patch::Kernel& kernel,
+                                patch::Isa& isa, const CodeAt& code) {
+  v1::MissingWait out;
+  out.set_kernel(kernel.name);
+  out.set_kernel_offset(finding.vaddr - kernel.entry_vaddr);
+  out.set_producer_offset(finding.producer - kernel.entry_vaddr);
+  out.set_register_name(patch::RegisterName(finding.reg));
+  out.set_what(DescribeWait(finding, isa, code));
+  return out;
+}
+
 v1::KernelStructure DescribeStructure(const patch::KernelAnalysis& kernel,
                                       const patch::SiteCapabilities& capabilities) {
   const patch::KernelStructure s = capabilities.Structure();
@@ -212,6 +223,11 @@ v1::KernelStructure DescribeStructure(const patch::KernelAnalysis& kernel,
   out.set_control_flow_complete(s.incomplete.empty());
   for (const std::string& why : s.incomplete) out.add_incomplete_because(why);
   out.set_position_independent(s.position_independent);
+  const CodeAt code = CodeIn(kernel.object());
+  const WaitReport waits = CheckWaits(kernel.isa(), code, kernel.kernel().entry_vaddr);
+  for (const WaitFinding& f : waits.findings) {
+    *out.add_missing_waits() = MakeMissingWait(f, kernel.kernel(), kernel.isa(), code);
+  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "contract/catalogue.h"
+#include "contract/waitcheck.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/analysis/site_capability.h"
 #include "rjdbi/v1/contract.pb.h"
@@ -35,6 +36,8 @@ v1::Site MakeSite(const patch::KernelAnalysis& kernel, uint32_t i,
 // MakeSite with Site.capability: costs more, for listings.
 v1::Site DescribeSite(const patch::KernelAnalysis& kernel,
                       const patch::SiteCapabilities& capabilities, uint32_t i);
+v1::MissingWait MakeMissingWait(const WaitFinding& finding, const patch::Kernel& kernel,
+                                patch::Isa& isa, const CodeAt& code);
 v1::KernelStructure DescribeStructure(const patch::KernelAnalysis& kernel,
                                       const patch::SiteCapabilities& capabilities);
 

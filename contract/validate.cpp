@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
+#include "contract/catalogue.h"
 #include "contract/longest_path.h"
 #include "contract/occupancy.h"
 #include "contract/seams.h"
@@ -110,6 +111,8 @@ class Validator {
     std::optional<std::string> seam_hazard;
   };
   const SequenceFacts& FactsOf(patch::Isa& isa, const std::vector<uint8_t>& sequence);
+  void CheckMissingWaits();
+  void CheckMissingWaits(const KernelAnalysis& kernel);
   void CheckDescriptors();
   void CheckMetadata(const Kernel& before, const Kernel& after, bool changed);
   void CheckFixups();
@@ -714,6 +717,69 @@ void Validator::CheckClone(const KernelAnalysis& kernel, const std::vector<size_
   CheckRegisters(group);
 }
 
+// Where an instruction of the image comes from, by address.
+std::unordered_map<uint64_t, uint64_t> Origins(const patch::KernelOutcome& outcome,
+                                               uint64_t original, uint64_t base) {
+  std::unordered_map<uint64_t, uint64_t> origins;
+  for (const patch::PcMapEntry& pc : outcome.pcs) {
+    origins[outcome.clone_vaddr + pc.emitted] = original + pc.original;
+  }
+  for (const patch::Trampoline& t : outcome.trampolines) {
+    origins[t.displaced_vaddr] = original + t.original;
+    origins.try_emplace(base + t.original, 0);  // the anchor is nobody's
+  }
+  return origins;
+}
+
+void Validator::CheckMissingWaits() {
+  for (const size_t index : touched_kernels_) {
+    const KernelAnalysis* kernel = AnalysisOf(index);
+    if (full() || kernel == nullptr || index >= patched_->kernels().size()) continue;
+    CheckMissingWaits(*kernel);
+  }
+}
+
+// What is missing in both is the application's.
+void Validator::CheckMissingWaits(const KernelAnalysis& kernel) {
+  const uint64_t original = kernel.kernel().entry_vaddr;
+  const uint64_t base = patched_->kernels()[kernel.kernel_index()].entry_vaddr;
+  // The original costs as much again: it is asked when there is something to compare.
+  const WaitReport after = CheckWaits(kernel.isa(), CodeIn(*patched_), base);
+  if (after.complete && after.findings.empty()) return;
+  const WaitReport before = CheckWaits(kernel.isa(), CodeIn(original_), original);
+  for (const WaitFinding& f : before.findings) {
+    report_.application_waits.push_back({kernel.kernel_index(), f});
+  }
+  if (before.complete && !after.complete) {
+    Find("not all of the patched code could be searched for missing waits", base);
+    report_.findings.back().constraint = id::kMissingWait;
+  }
+  if (after.findings.empty()) return;
+  const auto outcome = std::find_if(
+      result_.kernels.begin(), result_.kernels.end(),
+      [&](const patch::KernelOutcome& o) { return o.kernel_index == kernel.kernel_index(); });
+  std::unordered_map<uint64_t, uint64_t> origins;
+  bool in_line = false;
+  if (outcome != result_.kernels.end()) {
+    origins = Origins(*outcome, original, base);
+    in_line = outcome->placement == patch::Placement::kClone;
+  }
+  const auto origin = [&](uint64_t vaddr) {
+    const auto found = origins.find(vaddr);
+    if (found != origins.end()) return found->second;
+    const bool in_place = !in_line && vaddr >= base && vaddr - base < kernel.code().size();
+    return in_place ? vaddr - base + original : 0;
+  };
+  std::set<std::pair<uint64_t, uint64_t>> known;
+  for (const WaitFinding& f : before.findings) known.insert({f.vaddr, f.producer});
+  for (const WaitFinding& f : after.findings) {
+    if (full()) return;
+    if (known.count({origin(f.vaddr), origin(f.producer)}) != 0) continue;
+    Find(DescribeWait(f, kernel.isa(), CodeIn(*patched_)), f.vaddr);
+    report_.findings.back().constraint = id::kMissingWait;
+  }
+}
+
 // Only these descriptor fields may change, and only upwards.
 constexpr uint32_t kRsrc1Registers = 0x3ff;  // VGPR granules, SGPR granules
 constexpr uint32_t kRsrc3AccumOffset = 0x3f;
@@ -865,6 +931,7 @@ ValidationReport Validator::Run() {
   CheckCopies();
   CheckClones();
   CheckSeams();
+  CheckMissingWaits();
   CheckDescriptors();
   CheckFixups();
   CheckUnchangedBytes();

@@ -7,17 +7,26 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "contract/waitcheck.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/plan/rewriter.h"
 
 namespace rjdbi::contract {
 
 struct ValidationFinding {
-  std::string what;    // one sentence
-  uint64_t vaddr = 0;  // where, in the image; 0: the file as a whole
+  std::string what;             // one sentence
+  uint64_t vaddr = 0;           // where, in the image; 0: the file as a whole
+  std::string_view constraint;  // of the catalogue; empty: RJD-O007
+};
+
+// A wait that the original lacks, whatever is attached: the application's own.
+struct ApplicationWait {
+  size_t kernel_index = 0;
+  WaitFinding wait;  // addresses in the original
 };
 
 struct ValidationReport {
@@ -25,6 +34,9 @@ struct ValidationReport {
   // By plan: instructions executed per event, counted along the validated path
   // (jumps included, displaced instruction excluded). 0: refused by Emit.
   std::vector<uint32_t> executed_instructions;
+  // Of kernels with a placed site, where they show in the image: what a probe waits for
+  // may stand in for what the application should have waited for.
+  std::vector<ApplicationWait> application_waits;
 };
 
 // Checks that
@@ -47,6 +59,7 @@ struct ValidationReport {
 //    displaced s_endpgm is the end;
 //  - a kernel planned as a clone runs from one: see validate_clone.h;
 //  - every sequence keeps hazards apart at its seams: see seams.h;
+//  - no wait is missing that is not missing in the original, too: see waitcheck.h;
 //  - every register that the trampoline names lies within the kernel's new
 //    allocation, and no allocation shrank;
 //  - the fixups of the image are exactly those of the placed sequences.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -60,6 +61,7 @@ struct Case {
   uint64_t addend = 8;  // what the fixups add
   // The sequence may write to a ring; RINGA and RINGB become its address.
   bool ring = false;
+  InferenceInput::Counts counts = InferenceInput::Counts::kNothing;
 };
 
 // A memo that has seen the same sequence at other counters, and where other
@@ -123,6 +125,7 @@ Inference Infer(const Case& c) {
     in.ring_begin = kRingAt;
     in.ring_half_bytes = kHalfBytes;
   }
+  in.counts = c.counts;
   Inference inference = InferEffects(in, isa);
   ExpectRemembered(in, inference, isa);
   return inference;
@@ -509,6 +512,57 @@ TEST(Inference, WitnessNamesOffsetInstructionAndRegister) {
   EXPECT_EQ(v[0].location().instruction(), "v_mov_b32_e32 v3, 0");
   EXPECT_EQ(v[0].location().probe_offset(), 28u);
   EXPECT_EQ(v[0].location().kernel(), "k");
+}
+
+// What a counting probe adds to its counter is proven, on every path.
+TEST(Inference, CountersCountEachExecutionOnce) {
+  const std::string head =
+      "s_mov_b64 s[4:5], exec\ns_mov_b32 s2, LO\ns_mov_b32 s3, HI\ns_mov_b64 exec, 1\n"
+      "v_mov_b32 v5, 0\n";
+  const std::string one = "v_mov_b32 v4, 1\n", add = "global_atomic_add_x2 v5, v[4:5], s[2:3]\n";
+  const std::string both = "v_bcnt_u32_b32 v4, s4, 0\nv_bcnt_u32_b32 v4, s5, v4\n";
+  const std::string tail = "s_mov_b64 exec, s[4:5]\n";
+  constexpr auto kWaves = InferenceInput::Counts::kWaves;
+  constexpr auto kLanes = InferenceInput::Counts::kLanes;
+  const struct {
+    const char* name;
+    std::string body;
+    InferenceInput::Counts counts;
+    bool right;
+  } cases[] = {
+      {"waves", one + add, kWaves, true},
+      {"lanes", both + add, kLanes, true},
+      {"two", "v_mov_b32 v4, 2\n" + add, kWaves, false},
+      {"twice", one + add + add, kWaves, false},
+      {"never", one, kWaves, false},
+      {"lanes for waves", both + add, kWaves, false},
+      {"waves for lanes", one + add, kLanes, false},
+      {"half of the lanes", "v_bcnt_u32_b32 v4, s4, 0\n" + add, kLanes, false},
+      {"one half twice", "v_bcnt_u32_b32 v4, s4, 0\nv_bcnt_u32_b32 v4, s4, v4\n" + add, kLanes,
+       false},
+      {"lanes of a changed mask", "v_bcnt_u32_b32 v4, exec_lo, 0\n" + add, kLanes, false},
+      {"no sum", one + "global_atomic_or_x2 v5, v[4:5], s[2:3]\n", kWaves, false},
+      {"a store", one + "global_store_dwordx2 v5, v[4:5], s[2:3]\n", kWaves, false},
+      {"two lanes", "s_mov_b64 exec, 3\n" + one + add, kWaves, false},
+      {"another lane", "s_mov_b64 exec, 2\n" + one + "v_mov_b32 v5, 0\n" + add, kWaves, true},
+      {"on one path", one + "s_cbranch_scc0 2\n" + add, kWaves, false},
+      {"high half",
+       one + "v_mov_b32 v5, 1\nv_mov_b32 v6, 0\n" + "global_atomic_add_x2 v6, v[4:5], s[2:3]\n",
+       kWaves, false},
+      {"half a counter", one + "global_atomic_add v5, v4, s[2:3]\n", kWaves, false},
+  };
+  for (const auto& c : cases) {
+    const auto violations = Check({.name = c.name,
+                                   .text = head + c.body + tail,
+                                   .probe = c.counts == kLanes ? "count-lanes" : "count-waves",
+                                   .counts = c.counts});
+    EXPECT_EQ(violations.empty(), c.right)
+        << c.name << (violations.empty() ? "" : ": " + violations[0].message());
+    if (c.right || violations.empty()) continue;
+    EXPECT_TRUE(std::any_of(violations.begin(), violations.end(), [](const v1::Violation& v) {
+      return v.observed() == "that each execution is counted once";
+    })) << c.name;
+  }
 }
 
 TEST(Inference, EffectsOfTheCounter) {
