@@ -18,8 +18,8 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "16";
-// The same with the LLVM that decodes and assembles: "16+llvm22".
+inline constexpr char kEngineVersion[] = "17";
+// The same with the LLVM that decodes and assembles: "17+llvm22".
 const std::string& EngineVersion();
 
 struct Policy {
