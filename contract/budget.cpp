@@ -126,7 +126,9 @@ Policy DefaultPolicy() {
   p.defaults.set_max_sgpr_delta(16);
   p.defaults.set_max_vgpr_delta(8);
   p.defaults.set_max_injected_instructions_per_event(64);
-  p.defaults.set_max_telemetry_bytes_per_second(uint64_t{4} << 30);
+  // Rates are assumed, and a counter's bytes stay in the GPU's memory: what is refused
+  // here would take a good part of that memory's bandwidth (5.3 TB/s on MI300X).
+  p.defaults.set_max_telemetry_bytes_per_second(uint64_t{1} << 40);
   // Wavefronts that reach a site outside loops; in one loop that is 10,000.
   p.defaults.set_expected_events_per_second(1'000);
   p.defaults.set_max_code_growth_bytes(uint64_t{64} << 20);
@@ -135,7 +137,7 @@ Policy DefaultPolicy() {
   p.ceiling.set_max_sgpr_delta(64);
   p.ceiling.set_max_vgpr_delta(64);
   p.ceiling.set_max_injected_instructions_per_event(256);
-  p.ceiling.set_max_telemetry_bytes_per_second(uint64_t{64} << 30);
+  p.ceiling.set_max_telemetry_bytes_per_second(uint64_t{4} << 40);
   p.ceiling.set_max_code_growth_bytes(uint64_t{256} << 20);
   return p;
 }

@@ -113,6 +113,7 @@ class Validator {
   const SequenceFacts& FactsOf(patch::Isa& isa, const std::vector<uint8_t>& sequence);
   void CheckMissingWaits();
   void CheckMissingWaits(const KernelAnalysis& kernel);
+  WaitEffects wait_effects_;
   void CheckDescriptors();
   void CheckMetadata(const Kernel& before, const Kernel& after, bool changed);
   void CheckFixups();
@@ -744,9 +745,9 @@ void Validator::CheckMissingWaits(const KernelAnalysis& kernel) {
   const uint64_t original = kernel.kernel().entry_vaddr;
   const uint64_t base = patched_->kernels()[kernel.kernel_index()].entry_vaddr;
   // The original costs as much again: it is asked when there is something to compare.
-  const WaitReport after = CheckWaits(kernel.isa(), CodeIn(*patched_), base);
+  const WaitReport after = CheckWaits(kernel.isa(), CodeIn(*patched_), base, &wait_effects_);
   if (after.complete && after.findings.empty()) return;
-  const WaitReport before = CheckWaits(kernel.isa(), CodeIn(original_), original);
+  const WaitReport before = CheckWaits(kernel.isa(), CodeIn(original_), original, &wait_effects_);
   for (const WaitFinding& f : before.findings) {
     report_.application_waits.push_back({kernel.kernel_index(), f});
   }

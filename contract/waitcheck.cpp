@@ -31,19 +31,26 @@ constexpr size_t kMostInFlight = 512;
 // Instructions stepped over, for each instruction that there is.
 constexpr uint64_t kMostWork = 1000;
 
-// What returns in order with its like.
-enum class Order : uint8_t { kVector, kSample, kBvh, kLds, kScalar, kMessage, kFlat, kExport };
+}  // namespace
 
 // What an instruction does to the counters, and what lands late or is read late.
-struct Effect {
+struct WaitEffects::Effect {
+  // What returns in order with its like.
+  enum class Order : uint8_t { kVector, kSample, kBvh, kLds, kScalar, kMessage, kFlat, kExport };
   uint8_t counters = 0;  // those that it raises
   Order order = Order::kVector;
   bool tracked = false;  // it stays in the state until it has returned
   RegisterSet writes, reads;
+  std::vector<uint16_t> written;  // the same as `writes`
   // Waits: per counter, how many it leaves; kMost: does not wait.
   bool waits = false, everything = false;
   std::array<uint8_t, patch::kNumCounters> leaves;
 };
+
+namespace {
+
+using Effect = WaitEffects::Effect;
+using Order = Effect::Order;
 
 struct Row {
   std::string_view prefix;
@@ -174,6 +181,7 @@ Effect EffectOf(const Instruction& in, uint32_t word, const Generation& g) {
     e.reads = Late(Explicit(in, false));
   }
   e.writes = results;
+  results.ForEach([&e](uint16_t reg) { e.written.push_back(reg); });
   e.tracked = !results.Empty() || !e.reads.Empty() || e.order == Order::kMessage ||
               e.order == Order::kFlat || e.order == Order::kScalar;
   return e;
@@ -197,7 +205,8 @@ struct Step {
 
 class Checker {
  public:
-  Checker(patch::Isa& isa, const CodeAt& code) : isa_(isa), code_(code) {
+  Checker(patch::Isa& isa, const CodeAt& code, WaitEffects& effects)
+      : isa_(isa), code_(code), effects_(effects) {
     // A counter holds what its narrowest field can say.
     most_.fill(kMost);
     for (const WaitField& field : isa.generation().waits) {
@@ -234,9 +243,11 @@ class Checker {
 
   const Effect* EffectOfShared(const Instruction* in, uint32_t word) {
     // Shared instructions have one encoding, so one word.
-    const auto [found, fresh] = effects_.try_emplace(in);
-    if (fresh) found->second = EffectOf(*in, word, isa_.generation());
-    return &found->second;
+    std::shared_ptr<const Effect>& effect = effects_.of(in);
+    if (effect == nullptr) {
+      effect = std::make_shared<const Effect>(EffectOf(*in, word, isa_.generation()));
+    }
+    return effect.get();
   }
 
   // Every instruction that control reaches.
@@ -455,6 +466,10 @@ class Checker {
       };
       // Results land with the counters of data, operands are read with that of exports.
       const bool data = (flight.counters & ~kExports) != 0 || producer.reads.Empty();
+      const bool touched =
+          std::any_of(producer.written.begin(), producer.written.end(),
+                      [&](uint16_t reg) { return uses.Has(reg) || defs.Has(reg); });
+      if (!touched && (flight.counters & kExports) == 0) continue;  // mostly
       if (data && find(uses & producer.writes, WaitFinding::Kind::kRead)) continue;
       if (data && !(memory && InOrder(producer, *step.effect)) &&
           find(defs & producer.writes, WaitFinding::Kind::kOverwritten)) {
@@ -469,7 +484,7 @@ class Checker {
   const CodeAt& code_;
   std::vector<Step> steps_;
   std::unordered_map<uint64_t, uint32_t> at_;
-  std::unordered_map<const Instruction*, Effect> effects_;
+  WaitEffects& effects_;
   std::vector<bool> leader_, reached_;
   std::vector<State> in_;  // of leaders
   std::array<uint8_t, patch::kNumCounters> most_;
@@ -489,8 +504,9 @@ CodeAt CodeIn(const patch::CodeObject& object) {
   };
 }
 
-WaitReport CheckWaits(patch::Isa& isa, const CodeAt& code, uint64_t entry) {
-  return Checker(isa, code).Run(entry);
+WaitReport CheckWaits(patch::Isa& isa, const CodeAt& code, uint64_t entry, WaitEffects* effects) {
+  WaitEffects own;
+  return Checker(isa, code, effects != nullptr ? *effects : own).Run(entry);
 }
 
 std::string DescribeWait(const WaitFinding& f, patch::Isa& isa, const CodeAt& code) {

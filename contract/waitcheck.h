@@ -23,7 +23,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -58,7 +60,19 @@ using CodeAt = std::function<absl::Span<const uint8_t>(uint64_t vaddr)>;
 // Of its executable segments. The object must outlive it.
 CodeAt CodeIn(const patch::CodeObject& object);
 
-WaitReport CheckWaits(patch::Isa& isa, const CodeAt& code, uint64_t entry);
+// What instructions do to the counters: found once for all code that one Isa decodes,
+// which must outlive it.
+class WaitEffects {
+ public:
+  struct Effect;
+  std::shared_ptr<const Effect>& of(const patch::Instruction* in) { return effects_[in]; }
+
+ private:
+  std::unordered_map<const patch::Instruction*, std::shared_ptr<const Effect>> effects_;
+};
+
+WaitReport CheckWaits(patch::Isa& isa, const CodeAt& code, uint64_t entry,
+                      WaitEffects* effects = nullptr);
 
 // "v3 is read while global_load_dword at 0x1234 may still write it".
 std::string DescribeWait(const WaitFinding& finding, patch::Isa& isa, const CodeAt& code);
