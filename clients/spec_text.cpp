@@ -68,19 +68,19 @@ std::string Names(const Choices& choices) {
   return names;
 }
 
-// "mode: expected enforce, warn or dryrun". There are two names at least.
-absl::Status BadChoice(const std::string& key, const std::string& names) {
+// "mode: expected enforce, warn or dryrun, found 'x'". There are two names at least.
+absl::Status BadChoice(const std::string& key, const std::string& names, const std::string& found) {
   const size_t last = names.rfind(' ');
   const std::string first = absl::StrReplaceAll(names.substr(0, last), {{" ", ", "}});
-  return absl::InvalidArgumentError(
-      absl::StrCat(key, ": expected ", first, " or ", names.substr(last + 1)));
+  return absl::InvalidArgumentError(absl::StrCat(key, ": expected ", first, " or ",
+                                                 names.substr(last + 1), ", found '", found, "'"));
 }
 
 absl::Status SetReductions(v1::AttachmentSpec& spec, const std::string& value) {
   spec.clear_reduce();
   for (absl::string_view piece : absl::StrSplit(value, ',')) {
     const std::optional<v1::ReductionStep> step = Named(kReductions, std::string(piece));
-    if (!step) return BadChoice("reduce", ReductionNames());
+    if (!step) return BadChoice("reduce", ReductionNames(), std::string(piece));
     spec.add_reduce(*step);
   }
   return absl::OkStatus();
@@ -173,13 +173,13 @@ absl::Status SetSpecField(v1::AttachmentSpec& spec, const std::string& key,
   }
   if (key == "placement") {
     const std::optional<v1::Placement> placement = Named(kPlacements, value);
-    if (!placement) return BadChoice(key, PlacementNames());
+    if (!placement) return BadChoice(key, PlacementNames(), value);
     spec.set_placement(*placement);
     return absl::OkStatus();
   }
   if (key == "mode") {
     const std::optional<v1::Mode> mode = Named(kModes, value);
-    if (!mode) return BadChoice(key, ModeNames());
+    if (!mode) return BadChoice(key, ModeNames(), value);
     spec.set_mode(*mode);
     return absl::OkStatus();
   }

@@ -610,7 +610,7 @@ TEST(Offline, ModesAndReductions) {
       << "what a specification says itself counts";
   const ProgramResult maybe = Rjctl({"admit", input, "--attach", spec + ",mode=maybe"});
   EXPECT_EQ(maybe.exit_code, 2);
-  EXPECT_THAT(maybe.err, HasSubstr("mode: expected enforce, warn or dryrun"));
+  EXPECT_THAT(maybe.err, HasSubstr("mode: expected enforce, warn or dryrun, found '"));
   EXPECT_EQ(Rjctl({"admit", input, "--attach", spec, "--mode", "maybe"}).exit_code, 2);
 
   const std::string one =
