@@ -55,11 +55,17 @@ class SharedSet {
   std::shared_ptr<const RegisterSet> set_;
 };
 
-// A 32-bit word that the agent fills with half of (counter base + addend).
+enum class FixupBase : uint8_t {
+  kCounters,  // the load's first counter
+  kOriginal,  // where the loaded original's address 0 is; only in images beside it
+};
+
+// A 32-bit word that the agent fills with half of (base + addend).
 struct WordFixup {
   uint64_t offset = 0;  // of the word: into the sequence, or into the image file
   bool high_half = false;
   uint64_t addend = 0;  // bytes
+  FixupBase base = FixupBase::kCounters;
 };
 
 // Reads like a const vector.
