@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clients/live_effect.h"
 #include "clients/record_report.h"
 #include "clients/vacuous.h"
 #include "clients/verbs.h"
@@ -76,7 +77,10 @@ void PrintSessions(const Output& out, const v1::GetStatusReply& reply, bool all)
       --hidden;
       continue;
     }
-    const char* state = s.closed_unix_ns() == 0 ? "open" : s.closed_cleanly() ? "ended" : "lost";
+    const char* state = s.closed_unix_ns() != 0         ? s.closed_cleanly() ? "ended" : "lost"
+                        : s.live() == v1::LIVE_CURRENT  ? "live"
+                        : s.live() == v1::LIVE_APPLYING ? "applying"
+                                                        : "open";
     rows.push_back({s.id().substr(0, kShortHash), absl::StrCat(s.pid()), absl::StrCat(s.uid()),
                     state, absl::StrCat(s.code_objects()), absl::StrCat(s.patched()),
                     absl::StrCat(s.gaps()), FormatTime(s.opened_unix_ns()),
@@ -207,28 +211,34 @@ void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply) {
   }
 }
 
-int Attach(const Context& context, const v1::AttachmentSpec& spec) {
+int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
   v1::AttachRequest request;
   *request.mutable_spec() = spec;
   v1::AttachReply reply;
-  if (absl::Status s = ControlClient(context.control_socket).Attach(request, reply); !s.ok()) {
-    return context.out.Fail(s);
-  }
-  if (context.out.json()) context.out.Json(reply);
+  ControlClient client(context.control_socket);
+  if (absl::Status s = client.Attach(request, reply); !s.ok()) return context.out.Fail(s);
   if (reply.violations_size() > 0) {
+    if (context.out.json()) context.out.Json(reply);
     context.out.Violations(reply.violations());
     return kRefused;
   }
+  const auto sessions = ConcernedSessions(client, reply.attachment().id());
+  if (!sessions.ok()) return context.out.Fail(sessions.status());
+  const auto effect = WaitForEffect(client, *sessions, std::chrono::seconds(wait_s));
+  if (!effect.ok()) return context.out.Fail(effect.status());
+  if (!sessions->empty()) *reply.mutable_live() = *effect;
+  if (context.out.json()) context.out.Json(reply);
   if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
   const bool dry = spec.mode() == v1::MODE_DRYRUN;
   context.out.Note(absl::StrCat(dry ? "judging, as a dry run, " : "attached ",
                                 Printable(spec.probe()), " at ", Printable(spec.sites()),
                                 " of kernels ", Printable(spec.kernel_glob()), ", ", Target(spec),
                                 "; code objects loaded from now on are affected"));
+  if (const std::string text = EffectText(*effect); !text.empty()) context.out.Note(text);
   return kOk;
 }
 
-int Detach(const Context& context, const std::vector<std::string>& ids, bool all) {
+int Detach(const Context& context, const std::vector<std::string>& ids, bool all, int wait_s) {
   ControlClient client(context.control_socket);
   std::vector<std::string> wanted = ids;
   if (all) {
@@ -236,16 +246,25 @@ int Detach(const Context& context, const std::vector<std::string>& ids, bool all
     if (absl::Status s = client.GetStatus({}, status); !s.ok()) return context.out.Fail(s);
     for (const v1::Attachment& a : status.attachments()) wanted.push_back(a.id());
   }
-  int code = kOk;
+  std::set<std::string> concerned;
+  v1::DetachReply all_replies;
   for (const std::string& id : wanted) {
+    if (auto sessions = ConcernedSessions(client, id); sessions.ok()) concerned.merge(*sessions);
     v1::DetachRequest request;
     request.set_attachment_id(id);
     v1::DetachReply reply;
     if (absl::Status s = client.Detach(request, reply); !s.ok()) return context.out.Fail(s);
     context.out.Note(absl::StrCat("detached ", id));
+    all_replies.mutable_live()->set_patched_at_load(
+        std::max(all_replies.live().patched_at_load(), reply.live().patched_at_load()));
   }
-  if (context.out.json()) context.out.Json(v1::DetachReply());
-  return code;
+  auto effect = WaitForEffect(client, concerned, std::chrono::seconds(wait_s));
+  if (!effect.ok()) return context.out.Fail(effect.status());
+  effect->set_patched_at_load(all_replies.live().patched_at_load());
+  *all_replies.mutable_live() = *effect;
+  if (const std::string text = EffectText(*effect); !text.empty()) context.out.Note(text);
+  if (context.out.json()) context.out.Json(all_replies);
+  return kOk;
 }
 
 int Status(const Context& context, bool all) {

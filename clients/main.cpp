@@ -34,6 +34,7 @@ struct Arguments {
   v1::AttachmentSpec spec;
   std::vector<std::string> ids;
   bool all = false;
+  int wait_s = 10;  // attach, detach: for running processes
   std::string kernel, file, hash, sites, id, shell;
   std::optional<std::string> offset;
   Filter filter;
@@ -89,12 +90,19 @@ void ModeOption(CLI::App* verb, std::string& mode) {
       });
 }
 
+void AddWait(CLI::App* verb, Arguments& a) {
+  verb->add_option("--wait", a.wait_s,
+                   "How long to wait for running processes to follow (default 10; 0: not at all)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0, 3600));
+}
+
 void AddAttach(CLI::App& app, Arguments& a) {
   CLI::App* verb = Verb(app, a, "attach", "Attach a probe to kernels", [&a](const Context& c) {
     return a.spec.probe().empty() ? c.out.FailUsage(
                                         "attach: --probe, or --probe-object and "
                                         "--probe-manifest, is required")
-                                  : Attach(c, a.spec);
+                                  : Attach(c, a.spec, a.wait_s);
   });
   SpecOption(verb, a.spec, "kernel", "Kernels, by mangled or demangled name", "GLOB", true);
   SpecOption(verb, a.spec, "sites",
@@ -133,6 +141,7 @@ void AddAttach(CLI::App& app, Arguments& a) {
   verb->add_flag_callback(
       "--allow-sabotage", [&a] { a.spec.set_allow_sabotage(true); },
       "Consent to wrong results (the daemon has to consent too)");
+  AddWait(verb, a);
 }
 
 void AddFilter(CLI::App* verb, Arguments& a) {
@@ -164,7 +173,7 @@ int DetachVerb(const Context& context, const Arguments& a) {
   if (a.ids.empty() == !a.all) {
     return context.out.FailUsage("detach: give the attachments' ids, or --all");
   }
-  return Detach(context, a.ids, a.all);
+  return Detach(context, a.ids, a.all, a.wait_s);
 }
 
 void AddQueries(CLI::App& app, Arguments& a) {
@@ -172,6 +181,7 @@ void AddQueries(CLI::App& app, Arguments& a) {
                         [&a](const Context& c) { return DetachVerb(c, a); });
   verb->add_option("ID", a.ids, "Attachments, as status lists them");
   verb->add_flag("--all", a.all, "Every attachment");
+  AddWait(verb, a);
 
   verb = Verb(app, a, "status", "Daemon, attachments, processes, GPUs",
               [&a](const Context& c) { return Status(c, a.all); });

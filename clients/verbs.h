@@ -82,8 +82,9 @@ struct ProbeOptions {
   uint32_t wavefront_size = 0;   // 0: the processor's usual one
 };
 
-int Attach(const Context& context, const v1::AttachmentSpec& spec);
-int Detach(const Context& context, const std::vector<std::string>& ids, bool all);
+// Both wait up to so many seconds for running processes to take the change over.
+int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s);
+int Detach(const Context& context, const std::vector<std::string>& ids, bool all, int wait_s);
 int Status(const Context& context, bool all);  // all: every ended process, too
 int CodeObjects(const Context& context);
 int WhyNotAttached(const Context& context, const WhyOptions& options);

@@ -56,6 +56,20 @@ grpc::Status AdmissionService::Report(grpc::ServerContext* context,
   return ToGrpc(state_.ledger.Report(*request, peer));
 }
 
+grpc::ServerUnaryReactor* AdmissionService::Watch(grpc::CallbackServerContext* context,
+                                                  const v1::WatchRequest* request,
+                                                  v1::WatchReply* reply) {
+  const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(kNobody);
+  const absl::StatusOr<SessionInfo> session = state_.ledger.Find(request->session_id(), peer);
+  if (!session.ok()) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(session.status()));
+    return reactor;
+  }
+  state_.ledger.NoteInPlace(session->id, request->seen());
+  return state_.watches->Watch(*session, *request, reply);
+}
+
 grpc::Status AdmissionService::CloseSession(grpc::ServerContext* context,
                                             const v1::CloseSessionRequest* request,
                                             v1::CloseSessionReply*) {

@@ -10,9 +10,10 @@
 
 namespace rjdbi::daemon {
 
-// Admit is asynchronous (no thread waits for an agent); the rest is short.
+// Admit and Watch are asynchronous (no thread waits for an agent); the rest is short.
 class AdmissionService final
-    : public v1::Admission::WithCallbackMethod_Admit<v1::Admission::Service> {
+    : public v1::Admission::WithCallbackMethod_Admit<
+          v1::Admission::WithCallbackMethod_Watch<v1::Admission::Service>> {
  public:
   explicit AdmissionService(DaemonState& state) : state_(state) {}
 
@@ -22,6 +23,8 @@ class AdmissionService final
       grpc::CallbackServerContext* context) override;
   grpc::Status Report(grpc::ServerContext* context, const v1::ReportRequest* request,
                       v1::ReportReply* reply) override;
+  grpc::ServerUnaryReactor* Watch(grpc::CallbackServerContext* context,
+                                  const v1::WatchRequest* request, v1::WatchReply* reply) override;
   grpc::Status CloseSession(grpc::ServerContext* context, const v1::CloseSessionRequest* request,
                             v1::CloseSessionReply* reply) override;
 

@@ -27,6 +27,13 @@ DecisionPtr TooLarge(const v1::ObjectHeader& header, uint64_t limit) {
   return decision;
 }
 
+v1::FixupKind KindOf(const patch::WordFixup& fixup) {
+  if (fixup.base == patch::FixupBase::kOriginal) {
+    return fixup.high_half ? v1::ORIGINAL_ADDRESS_HI32 : v1::ORIGINAL_ADDRESS_LO32;
+  }
+  return fixup.high_half ? v1::COUNTER_ADDRESS_HI32 : v1::COUNTER_ADDRESS_LO32;
+}
+
 void FillRingShape(const v1::AdmissionRecord& record, v1::AdmitDecision& out) {
   uint64_t sizes = 0;
   uint32_t sites = 0;
@@ -119,14 +126,17 @@ void AdmitStream::TakeHeader() {
     return Fail(grpc::StatusCode::NOT_FOUND, std::string(session.status().message()));
   }
   const auto matching = state_.attachments.Matching(session->executable, session->pid);
+  generation_ = Generation(matching, config_->policy);
   if (matching.empty()) return AnswerWith(nullptr);
+  policy_ = config_->policy;
+  policy_.beside = header_.beside();
   auto question = std::make_shared<Question>(Question::Make(header_.sha256(), matching));
   question_ = question;
   if (header_.size() > config_->policy.max_code_object_bytes) {
     return AnswerWith(TooLarge(header_, config_->policy.max_code_object_bytes));
   }
   phase_ = Phase::kLookup;
-  state_.decider.Lookup(std::move(question), config_->policy,
+  state_.decider.Lookup(std::move(question), policy_,
                         [self = shared_from_this()](absl::StatusOr<DecisionPtr> answer) {
                           self->OnLookedUp(std::move(answer));
                         });
@@ -197,7 +207,7 @@ void AdmitStream::Verify() {
           absl::InvalidArgumentError("the bytes do not have the announced hash"));
     }
     self->state_.decider.Decide(
-        self->question_, self->config_->policy, object,
+        self->question_, self->policy_, object,
         [self](absl::StatusOr<DecisionPtr> answer) { self->OnDecided(std::move(answer)); });
   });
 }
@@ -234,6 +244,7 @@ void AdmitStream::Write() {
 void AdmitStream::WriteDecision() {
   reply_.Clear();
   v1::AdmitDecision& out = *reply_.mutable_decision();
+  out.set_generation(generation_);
   if (decision_ != nullptr) {
     FillDecision(*decision_, out);
   } else {
@@ -256,8 +267,16 @@ void AdmitStream::FillDecision(const Decision& decision, v1::AdmitDecision& out)
   for (const patch::WordFixup& fixup : decision.fixups) {
     v1::Fixup* item = out.add_fixups();
     item->set_file_offset(fixup.offset);
-    item->set_kind(fixup.high_half ? v1::COUNTER_ADDRESS_HI32 : v1::COUNTER_ADDRESS_LO32);
+    item->set_kind(KindOf(fixup));
     item->set_addend(fixup.addend);
+  }
+  for (const contract::KernelSwitch& kernel : decision.switches) {
+    v1::KernelSwitch* item = out.add_kernel_switches();
+    item->set_kernel(kernel.kernel);
+    item->set_original_descriptor(kernel.original_descriptor);
+    item->set_descriptor(kernel.descriptor);
+    item->set_private_segment_bytes(kernel.private_segment_bytes);
+    item->set_group_segment_bytes(kernel.group_segment_bytes);
   }
 }
 

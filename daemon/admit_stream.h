@@ -71,6 +71,8 @@ class AdmitStream final : public grpc::ServerBidiReactor<v1::AdmitRequest, v1::A
   v1::AdmitRequest request_;
   v1::AdmitReply reply_;
   v1::ObjectHeader header_;
+  contract::Policy policy_;
+  uint64_t generation_ = 0;  // of the attachments in the question
   std::shared_ptr<const Question> question_;
   std::string received_;
   std::shared_ptr<void> grant_;

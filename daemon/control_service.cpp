@@ -111,6 +111,7 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
   if (reply->violations_size() > 0) return grpc::Status::OK;
   *reply->mutable_attachment() = state_.attachments.Add(request->spec(), UnixNanos());
   reply->mutable_attachment()->mutable_spec()->clear_probe_object();
+  state_.AttachmentsChanged();
   const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
   spdlog::info("attached {}: kernel {} sites {} probe {} (uid {} pid {})", reply->attachment().id(),
                request->spec().kernel_glob(), request->spec().sites(), request->spec().probe(),
@@ -118,18 +119,52 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
   return grpc::Status::OK;
 }
 
+// Running processes with kernels that were patched for the attachment when they loaded them.
+uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
+  std::set<std::string> open, sessions;
+  for (const v1::Session& session : state_.ledger.Sessions()) {
+    if (session.closed_unix_ns() == 0) open.insert(session.id());
+  }
+  for (const LoadRecord& load : state_.ledger.View().loads) {
+    if (load.beside || load.final || !load.in_place() || load.decision == nullptr ||
+        load.decision->patched.empty() || open.count(load.session_id) == 0) {
+      continue;
+    }
+    for (const v1::Coverage& part : load.decision->record.coverage()) {
+      if (part.attached() + part.degraded() > 0 &&
+          RealId(load, part.attachment_id()) == attachment) {
+        sessions.insert(load.session_id);
+      }
+    }
+  }
+  return static_cast<uint32_t>(sessions.size());
+}
+
 grpc::Status ControlService::Detach(grpc::ServerContext* context, const v1::DetachRequest* request,
-                                    v1::DetachReply*) {
+                                    v1::DetachReply* reply) {
+  const uint32_t stay = PatchedAtLoadFor(request->attachment_id());
   const absl::Status status = state_.attachments.Remove(request->attachment_id());
   const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
   if (status.ok()) {
+    state_.AttachmentsChanged();
+    if (stay > 0) reply->mutable_live()->set_patched_at_load(stay);
     spdlog::info("detached {} (uid {} pid {})", request->attachment_id(), peer.uid, peer.pid);
   }
   return ToGrpc(status);
 }
 
-grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
                                        v1::GetStatusReply* reply) {
+  std::optional<v1::AttachmentSpec> concerning;
+  if (!request->concerned_by().empty()) {
+    for (const v1::Attachment& attachment : state_.attachments.All()) {
+      if (attachment.id() == request->concerned_by()) concerning = attachment.spec();
+    }
+    if (!concerning) {
+      return ToGrpc(
+          absl::NotFoundError(absl::StrCat("no attachment '", request->concerned_by(), "'")));
+    }
+  }
   reply->set_version(version_);
   reply->set_pid(static_cast<uint32_t>(getpid()));
   reply->set_started_unix_ns(started_unix_ns_);
@@ -137,7 +172,20 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     attachment.mutable_spec()->clear_probe_object();  // large, and its manifest names it
     *reply->add_attachments() = std::move(attachment);
   }
-  for (auto& session : state_.ledger.Sessions()) *reply->add_sessions() = session;
+  const auto in_place = state_.ledger.InPlace();
+  for (auto& session : state_.ledger.Sessions()) {
+    if (concerning &&
+        (session.closed_unix_ns() != 0 ||
+         !MatchesProcess(*concerning, session.executable(), static_cast<pid_t>(session.pid())))) {
+      continue;
+    }
+    if (const auto found = in_place.find(session.id()); found != in_place.end()) {
+      const auto& [info, generation] = found->second;
+      session.set_live(generation == state_.WatchAnswer(info).generation() ? v1::LIVE_CURRENT
+                                                                           : v1::LIVE_APPLYING);
+    }
+    *reply->add_sessions() = std::move(session);
+  }
   for (const v1::Gpu& gpu : gpus_.gpus) *reply->add_gpus() = gpu;
   reply->set_gpu_inventory_note(gpus_.note);
   const BlobStore::Stats blobs = state_.blobs.stats();

@@ -55,6 +55,7 @@ class ControlService final : public v1::Control::Service {
   v1::Violation WhyNothing(const v1::WhyNotAttachedRequest& request, bool selector_missed,
                            bool known) const;
   // Hashes of stored objects that start with `prefix`.
+  uint32_t PatchedAtLoadFor(const std::string& attachment) const;
   std::vector<std::string> StoredObjects(const std::string& prefix) const;
 
   DaemonState& state_;

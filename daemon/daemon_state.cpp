@@ -33,8 +33,20 @@ DaemonState::DaemonState(const Config& config, const std::string& state_director
         }
       }),
       decider(blobs, config.max_concurrent_admissions),
+      watches(std::make_shared<WatchHub>(
+          [this](const SessionInfo& session) { return WatchAnswer(session); })),
       config_(std::make_shared<Config>(config)),
-      persistent_(!state_directory.empty()) {}
+      persistent_(!state_directory.empty()) {
+  watchdog.Add(watches);
+}
+
+v1::WatchReply DaemonState::WatchAnswer(const SessionInfo& session) const {
+  const auto matching = attachments.Matching(session.executable, session.pid);
+  v1::WatchReply reply;
+  reply.set_generation(Generation(matching, config()->policy));
+  reply.set_attachments(static_cast<uint32_t>(matching.size()));
+  return reply;
+}
 
 std::string DaemonState::StateNote() const {
   if (!persistent_) {
@@ -65,8 +77,11 @@ std::shared_ptr<const Config> DaemonState::config() const {
 void DaemonState::Reload(const Config& config) {
   ledger.set_max_sessions(config.max_sessions);
   records.set_limits(config.records);
-  const std::lock_guard lock(mutex_);
-  config_ = std::make_shared<Config>(config);
+  {
+    const std::lock_guard lock(mutex_);
+    config_ = std::make_shared<Config>(config);
+  }
+  AttachmentsChanged();
 }
 
 }  // namespace rjdbi::daemon

@@ -15,6 +15,7 @@
 #include "daemon/process_monitor.h"
 #include "daemon/record_store.h"
 #include "daemon/upload.h"
+#include "daemon/watch_hub.h"
 
 namespace rjdbi::daemon {
 
@@ -25,6 +26,10 @@ class DaemonState {
 
   std::shared_ptr<const Config> config() const;
   void Reload(const Config& config);
+  // What concerns this process now.
+  v1::WatchReply WatchAnswer(const SessionInfo& session) const;
+  // Ends the waits of those for whom attachments or policy are now others.
+  void AttachmentsChanged() { watches->Changed(); }
   // What will not survive a restart, and why; "" when all is well.
   std::string StateNote() const;
 
@@ -37,6 +42,7 @@ class DaemonState {
   Watchdog watchdog;
   ProcessMonitor processes;
   Decider decider;
+  const std::shared_ptr<WatchHub> watches;  // after all that its answers are made from
 
  private:
   mutable std::mutex mutex_;

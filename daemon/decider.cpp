@@ -177,6 +177,7 @@ void Decider::Compute(const std::string& key, std::shared_ptr<const Question> qu
       std::make_shared<const std::string>(admission.patched.begin(), admission.patched.end());
   decision->patched = *decision->storage;
   decision->fixups = std::move(admission.fixups);
+  decision->switches = std::move(admission.switches);
   // With more time the answer would be another: whoever asks next asks anew.
   const bool keep = !decision->record.cut_short();
   if (keep) {

@@ -74,12 +74,13 @@ Question Question::Make(std::string sha256, const std::vector<v1::Attachment>& a
 }
 
 std::string Question::Key(const contract::Policy& policy) const {
-  std::string text = absl::StrCat("rjdbi decision 1\n", contract::EngineVersion(), "\n");
+  std::string text = absl::StrCat("rjdbi decision 2\n", contract::EngineVersion(), "\n");
   AppendBlock(text, sha256);
   AppendBlock(text, policy.ceiling.SerializeAsString());
   AppendBlock(text, policy.defaults.SerializeAsString());
   AppendU64(text, policy.allow_sabotage ? 1 : 0);
   AppendU64(text, static_cast<uint64_t>(policy.placement));
+  AppendU64(text, policy.beside ? 1 : 0);
   AppendU64(text, policy.max_code_object_bytes);
   AppendU64(text, policy.max_attachments_per_object);
   AppendU64(text, policy.ring_half_bytes);
@@ -94,8 +95,16 @@ std::string Encode(const Decision& decision) {
   AppendU64(out, decision.fixups.size());
   for (const patch::WordFixup& fixup : decision.fixups) {
     AppendU64(out, fixup.offset);
-    AppendU64(out, fixup.high_half ? 1 : 0);
+    AppendU64(out, (fixup.high_half ? 1 : 0) | (fixup.base == patch::FixupBase::kOriginal ? 2 : 0));
     AppendU64(out, fixup.addend);
+  }
+  AppendU64(out, decision.switches.size());
+  for (const contract::KernelSwitch& kernel : decision.switches) {
+    AppendBlock(out, kernel.kernel);
+    AppendU64(out, kernel.original_descriptor);
+    AppendU64(out, kernel.descriptor);
+    AppendU64(out, kernel.private_segment_bytes);
+    AppendU64(out, kernel.group_segment_bytes);
   }
   AppendBlock(out, decision.patched);
   return out;
@@ -114,12 +123,27 @@ std::optional<Decision> DecodeDecision(std::shared_ptr<const std::string> bytes)
   }
   for (uint64_t i = 0; i < fixups; ++i) {
     patch::WordFixup fixup;
-    uint64_t high = 0;
-    if (!cursor.U64(fixup.offset) || !cursor.U64(high) || !cursor.U64(fixup.addend)) {
+    uint64_t form = 0;
+    if (!cursor.U64(fixup.offset) || !cursor.U64(form) || !cursor.U64(fixup.addend)) {
       return std::nullopt;
     }
-    fixup.high_half = high != 0;
+    fixup.high_half = (form & 1) != 0;
+    fixup.base = (form & 2) != 0 ? patch::FixupBase::kOriginal : patch::FixupBase::kCounters;
     decision.fixups.push_back(fixup);
+  }
+  uint64_t switches = 0;
+  if (!cursor.U64(switches) || switches > bytes->size() / 40) return std::nullopt;
+  for (uint64_t i = 0; i < switches; ++i) {
+    contract::KernelSwitch& kernel = decision.switches.emplace_back();
+    std::string_view name;
+    uint64_t private_bytes = 0, group_bytes = 0;
+    if (!cursor.Block(name) || !cursor.U64(kernel.original_descriptor) ||
+        !cursor.U64(kernel.descriptor) || !cursor.U64(private_bytes) || !cursor.U64(group_bytes)) {
+      return std::nullopt;
+    }
+    kernel.kernel = name;
+    kernel.private_segment_bytes = static_cast<uint32_t>(private_bytes);
+    kernel.group_segment_bytes = static_cast<uint32_t>(group_bytes);
   }
   if (!cursor.Block(patched) || !cursor.done()) return std::nullopt;
   decision.patched = patched;

@@ -24,6 +24,7 @@ struct Decision {
   // What `patched` lies in: itself, or the cache's entry as it was read.
   std::shared_ptr<const std::string> storage;
   std::vector<patch::WordFixup> fixups;
+  std::vector<contract::KernelSwitch> switches;  // of an image beside the original
 
   v1::AdmitVerdict verdict() const;
 };

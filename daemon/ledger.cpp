@@ -93,6 +93,7 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   load = Load();
   load.record.session_id = session.summary.id();
   load.record.load_id = header.load_id();
+  load.record.beside = header.beside();
   load.record.sha256 = hex;
   load.record.decision = decision;
   load.record.question = std::move(question);
@@ -100,7 +101,8 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   load.origin = MakeOrigin(session, load.record);
   if (decision != nullptr) load.record.counters.resize(decision->record.counter_count());
 
-  session.summary.set_code_objects(session.summary.code_objects() + 1);
+  // One more image of an object that is loaded already is not one more object.
+  if (!header.beside()) session.summary.set_code_objects(session.summary.code_objects() + 1);
   if (decision != nullptr && decision->verdict() == v1::PATCHED) {
     session.summary.set_patched(session.summary.patched() + 1);
   }
@@ -109,7 +111,7 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   object.set_sha256(hex);
   object.set_size(header.size());
   object.set_origin(Bounded(header.origin()));
-  object.set_loads(object.loads() + 1);
+  if (!header.beside()) object.set_loads(object.loads() + 1);
   object.set_isa(Bounded(header.agent_isa()));
   object.set_verdict(decision == nullptr ? v1::ORIGINAL_NOT_SELECTED : decision->verdict());
   object.clear_object_violations();
@@ -216,6 +218,21 @@ absl::Status Ledger::Report(const v1::ReportRequest& request, const PeerIdentity
   }
   for (const v1::Gap& gap : request.gaps()) TakeGap(*session, gap);
   return first;
+}
+
+void Ledger::NoteInPlace(const std::string& session_id, uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(session_id);
+  if (found != open_.end()) found->second.generation = generation;
+}
+
+std::map<std::string, std::pair<SessionInfo, uint64_t>> Ledger::InPlace() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, std::pair<SessionInfo, uint64_t>> in_place;
+  for (const auto& [id, session] : open_) {
+    if (session.generation) in_place[session.summary.id()] = {session.info, *session.generation};
+  }
+  return in_place;
 }
 
 bool Ledger::Close(const std::string& id, bool cleanly) {

@@ -10,8 +10,10 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -61,6 +63,11 @@ class Ledger {
   // NOT_FOUND, as Report.
   absl::StatusOr<OriginPtr> OriginOf(const std::string& session_id, const PeerIdentity& peer,
                                      const v1::RecordBatch& batch);
+  // The session's process follows changes of attachments, and has those of this
+  // generation in place (0: none yet).
+  void NoteInPlace(const std::string& session_id, uint64_t generation);
+  // Of each open session, in hex, that follows changes: what it has in place.
+  std::map<std::string, std::pair<SessionInfo, uint64_t>> InPlace() const;
   // False: it was not open.
   bool Close(const std::string& id, bool cleanly);
 
@@ -84,7 +91,8 @@ class Ledger {
     SessionInfo info;
     PeerIdentity peer;
     std::map<uint64_t, Load> loads;
-    std::deque<v1::Gap> gaps;  // the newest; the total is in the summary
+    std::deque<v1::Gap> gaps;            // the newest; the total is in the summary
+    std::optional<uint64_t> generation;  // in place; absent: it does not follow changes
     std::shared_ptr<RateLimit> rate = std::make_shared<RateLimit>();  // of its records
   };
   OriginPtr MakeOrigin(const SessionState& session, const LoadRecord& load) const;

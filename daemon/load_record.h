@@ -17,8 +17,9 @@ namespace rjdbi::daemon {
 struct LoadRecord {
   std::string session_id;  // hex
   uint64_t load_id = 0;
-  std::string sha256;                        // hex
-  DecisionPtr decision;                      // nullptr: no attachment wanted the process
+  bool beside = false;   // an image that was loaded beside the object, for some dispatches
+  std::string sha256;    // hex
+  DecisionPtr decision;  // nullptr: no attachment wanted the process
   std::shared_ptr<const Question> question;  // attachment "#i" is question->ids[i]
   std::vector<uint64_t> counters;
   bool final = false;

@@ -250,6 +250,7 @@ int Serve(const Options& options, const Config& config) {
   // that have not ended on their own are cancelled.
   ExitAfter(kStopPatience);
   state.decider.Stop();
+  state.watches->Stop();
   const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(1);
   agents.Shutdown(deadline);
   operators.Shutdown(deadline);

@@ -240,6 +240,118 @@ struct Lie {
   absl::StatusCode expected;
 };
 
+TEST(Live, WatchersHearOfChangesThatConcernThem) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_EQ(daemon.Status().sessions(0).live(), v1::LIVE_STATE_UNSPECIFIED);
+  v1::WatchReply none;
+  ASSERT_TRUE(agent.Watch(0, 60'000, &none).ok());  // nothing seen yet: an answer at once
+  EXPECT_NE(none.generation(), 0u);
+  EXPECT_EQ(none.attachments(), 0u);
+  EXPECT_EQ(daemon.Status().sessions(0).live(), v1::LIVE_APPLYING);
+
+  v1::WatchReply heard;
+  absl::Status ended;
+  std::thread waiting([&] { ended = agent.Watch(none.generation(), 60'000, &heard); });
+  ASSERT_TRUE(Eventually([&] { return daemon.Status().sessions(0).live() == v1::LIVE_CURRENT; }));
+  v1::AttachmentSpec other;  // of another process: nobody wakes up
+  other.set_kernel_glob("*");
+  other.set_sites("ds_*");
+  other.set_probe("count-waves");
+  other.set_process_glob("/bin/not-this-one");
+  daemon.Attach(other);
+  EXPECT_EQ(daemon.Status().sessions(0).live(), v1::LIVE_CURRENT);
+  const std::string id = daemon.Attach("*", "global_store*", "count-waves").attachment().id();
+  waiting.join();
+  ASSERT_TRUE(ended.ok()) << ended;
+  EXPECT_EQ(heard.attachments(), 1u);
+  EXPECT_NE(heard.generation(), none.generation());
+  EXPECT_EQ(daemon.Status().sessions(0).live(), v1::LIVE_APPLYING);
+
+  // Detached and attached again it is another attachment, whose counts are its own.
+  ASSERT_TRUE(daemon.Detach(id).ok());
+  v1::WatchReply again;
+  ASSERT_TRUE(agent.Watch(heard.generation(), 60'000, &again).ok());
+  EXPECT_EQ(again.generation(), none.generation());
+  daemon.Attach("*", "global_store*", "count-waves");
+  ASSERT_TRUE(agent.Watch(again.generation(), 60'000, &again).ok());
+  EXPECT_NE(again.generation(), heard.generation());
+  EXPECT_NE(again.generation(), none.generation());
+}
+
+TEST(Live, WaitsEnd) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  v1::WatchReply reply;
+  ASSERT_TRUE(agent.Watch(0, 0, &reply).ok());
+  const uint64_t generation = reply.generation();
+  ASSERT_TRUE(agent.Watch(generation, 100, &reply).ok()) << "its time";
+  EXPECT_EQ(reply.generation(), generation);
+  absl::Status first;
+  std::thread waiting([&] {
+    v1::WatchReply superseded;
+    first = agent.Watch(generation, 60'000, &superseded);
+  });
+  ASSERT_TRUE(Eventually([&] { return daemon.Status().sessions(0).live() == v1::LIVE_CURRENT; }));
+  // One wait of a session at a time: the older one ends, whichever came in first.
+  ASSERT_TRUE(agent.Watch(generation, 2'000, &reply).ok());
+  waiting.join();
+  EXPECT_TRUE(first.ok()) << first;
+
+  Agent stranger(daemon.agent_socket());
+  ASSERT_TRUE(stranger.Open().ok());
+  stranger.session_id = "0123456789abcdef";
+  EXPECT_EQ(stranger.Watch(0, 0, &reply).code(), absl::StatusCode::kNotFound);
+
+  std::thread until_stop([&] { first = agent.Watch(generation, 60'000, &reply); });
+  usleep(100'000);
+  EXPECT_EQ(daemon.Stop(), 0) << "a wait holds nobody up";
+  until_stop.join();
+}
+
+TEST(Live, AnImageBesideIsItsOwnDecision) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string object = CodeObject();
+  const Agent::Answer plain = agent.Admit(object, 1);
+  ASSERT_EQ(plain.decision.verdict(), v1::ORIGINAL_NOT_SELECTED);
+  v1::WatchReply now;
+  ASSERT_TRUE(agent.Watch(0, 0, &now).ok());
+  EXPECT_EQ(plain.decision.generation(), now.generation());
+
+  daemon.Attach("add_one", "global_store*", "count-waves");
+  ASSERT_TRUE(agent.Watch(0, 0, &now).ok());
+  v1::ObjectHeader header = agent.HeaderFor(object, 2);
+  header.set_beside(true);
+  header.set_beside_load_id(1);
+  const Agent::Answer beside = agent.Admit(header, object);
+  ASSERT_TRUE(beside.status.ok()) << beside.status;
+  ASSERT_EQ(beside.decision.verdict(), v1::PATCHED) << beside.decision.summary();
+  EXPECT_EQ(beside.decision.generation(), now.generation());
+  ASSERT_EQ(beside.decision.kernel_switches_size(), 1);
+  EXPECT_EQ(beside.decision.kernel_switches(0).kernel(), "add_one");
+  EXPECT_NE(beside.decision.kernel_switches(0).original_descriptor(), 0u);
+  EXPECT_NE(beside.decision.kernel_switches(0).descriptor(), 0u);
+  // It is not the image that is loaded in the object's place, and is kept on its own.
+  const Agent::Answer instead = agent.Admit(object, 3);
+  ASSERT_EQ(instead.decision.verdict(), v1::PATCHED);
+  EXPECT_EQ(instead.decision.kernel_switches_size(), 0);
+  header.set_load_id(4);
+  const Agent::Answer again = agent.Admit(header, object);
+  EXPECT_EQ(again.sent, 0u);
+  EXPECT_EQ(again.image, beside.image);
+  EXPECT_EQ(again.decision.kernel_switches_size(), 1);
+  const v1::GetStatusReply status = daemon.Status();
+  EXPECT_EQ(status.sessions(0).code_objects(), 2u) << "images beside are no objects of their own";
+  ASSERT_EQ(daemon.Report().counts_size(), 3) << "of loads 2, 3 and 4";
+}
+
 TEST(Hostile, LiesAboutTheObjectAreCaught) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();

@@ -369,6 +369,16 @@ void Agent::BeginAdmission(const std::string& bytes) {
   connection_->stream->Write(request);
 }
 
+absl::Status Agent::Watch(uint64_t seen, uint32_t max_wait_ms, v1::WatchReply* reply) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::WatchRequest request;
+  request.set_session_id(session_id);
+  request.set_seen(seen);
+  request.set_max_wait_ms(max_wait_ms);
+  return ToAbsl(connection_->stub->Watch(&context, request, reply));
+}
+
 absl::Status Agent::Report(const v1::ReportRequest& request) {
   grpc::ClientContext context;
   SetDeadline(context);

@@ -100,6 +100,8 @@ class Agent {
   Answer Admit(const std::string& bytes, uint64_t load_id = 1);
   v1::ObjectHeader HeaderFor(const std::string& bytes, uint64_t load_id = 1) const;
   absl::Status Report(const v1::ReportRequest& request);
+  // Waits as long as the daemon lets it. `seen`: what this process has in place.
+  absl::Status Watch(uint64_t seen, uint32_t max_wait_ms, v1::WatchReply* reply);
   // Sends a header and, when asked for, half of the bytes; leaves the call open.
   void BeginAdmission(const std::string& bytes);
 

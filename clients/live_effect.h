@@ -1,0 +1,28 @@
+// What attaching and detaching have come to in processes that were running already.
+#ifndef CLIENTS_LIVE_EFFECT_H_
+#define CLIENTS_LIVE_EFFECT_H_
+
+#include <chrono>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "clients/control_client.h"
+#include "rjdbi/v1/control.pb.h"
+
+namespace rjdbi::clients {
+
+// Ids of the running processes' sessions that the attachment applies to.
+absl::StatusOr<std::set<std::string>> ConcernedSessions(ControlClient& client,
+                                                        const std::string& attachment);
+// Waits until those that follow changes have taken over the newest, at most so long.
+// Processes that end meanwhile are left out.
+absl::StatusOr<v1::LiveEffect> WaitForEffect(ControlClient& client,
+                                             const std::set<std::string>& sessions,
+                                             std::chrono::seconds patience);
+// For people: "in place in 2 running processes; ...". "": no process is concerned.
+std::string EffectText(const v1::LiveEffect& effect);
+
+}  // namespace rjdbi::clients
+
+#endif  // CLIENTS_LIVE_EFFECT_H_
