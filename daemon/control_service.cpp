@@ -332,7 +332,8 @@ v1::Violation ControlService::WhyNothing(const v1::WhyNotAttachedRequest& reques
   return NothingAsked(
       absl::StrCat(attachments, " attachments"),
       "no process that an attachment wants has loaded a kernel of this name since the "
-      "attachment was made; objects loaded earlier keep what they were loaded with");
+      "attachment was made, and those that had loaded one earlier do not follow attachments "
+      "while they run, or have not yet");
 }
 
 // The instructions around refused sites of one object, if its bytes are still held.
