@@ -9,6 +9,7 @@
 #include "contract/catalogue.h"
 #include "contract/decisions.h"
 #include "daemon/digest.h"
+#include "daemon/original_kernels.h"
 #include "proto/rjdbi/telemetry_ring.h"
 
 namespace rjdbi::daemon {
@@ -251,6 +252,7 @@ void AdmitStream::WriteDecision() {
     out.set_verdict(v1::ORIGINAL_NOT_SELECTED);
     out.set_summary("original: no attachment wants this process");
   }
+  if (header_.beside()) AddRestores(out);
   Write();
 }
 
@@ -277,6 +279,22 @@ void AdmitStream::FillDecision(const Decision& decision, v1::AdmitDecision& out)
     item->set_descriptor(kernel.descriptor);
     item->set_private_segment_bytes(kernel.private_segment_bytes);
     item->set_group_segment_bytes(kernel.group_segment_bytes);
+  }
+}
+
+// Without the original's bytes nothing is restored: the agent then finds a kernel that it
+// has patched among neither switches nor restores, and says so.
+void AdmitStream::AddRestores(v1::AdmitDecision& out) const {
+  const DecisionPtr loaded =
+      state_.ledger.DecisionOfLoad(header_.session_id(), header_.beside_load_id());
+  if (loaded == nullptr || loaded->patched.empty()) return;
+  const Bytes object = state_.decider.StoredObject(Hex(header_.sha256()));
+  if (object == nullptr) return;
+  static const std::vector<contract::KernelSwitch> kNone;
+  for (v1::KernelRestore& restore :
+       OriginalKernels(AsBytes(*object), KernelsPatchedBy(loaded->record).clones,
+                       decision_ == nullptr ? kNone : decision_->switches)) {
+    *out.add_kernel_restores() = std::move(restore);
   }
 }
 

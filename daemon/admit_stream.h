@@ -49,6 +49,7 @@ class AdmitStream final : public grpc::ServerBidiReactor<v1::AdmitRequest, v1::A
   void AnswerWith(DecisionPtr decision);
   void WriteDecision();
   void FillDecision(const Decision& decision, v1::AdmitDecision& out) const;
+  void AddRestores(v1::AdmitDecision& out) const;
   void SendChunk();
   void Write();  // reply_, once the previous write is done
   void Fail(grpc::StatusCode code, const std::string& message);

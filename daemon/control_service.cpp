@@ -119,8 +119,11 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
   return grpc::Status::OK;
 }
 
-// Running processes with kernels that were patched for the attachment when they loaded them.
+// Running processes that loaded kernels with the attachment in place and cannot go back to
+// the application's own: those that do not follow changes, and for kernels with trampolines
+// all. Pieces of a kernel's own code are gone there.
 uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
+  const auto following = state_.ledger.InPlace();
   std::set<std::string> open, sessions;
   for (const v1::Session& session : state_.ledger.Sessions()) {
     if (session.closed_unix_ns() == 0) open.insert(session.id());
@@ -130,9 +133,11 @@ uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
         load.decision->patched.empty() || open.count(load.session_id) == 0) {
       continue;
     }
+    const bool follows = following.count(load.session_id) != 0;
     for (const v1::Coverage& part : load.decision->record.coverage()) {
       if (part.attached() + part.degraded() > 0 &&
-          RealId(load, part.attachment_id()) == attachment) {
+          RealId(load, part.attachment_id()) == attachment &&
+          (!follows || part.placement().placement() != v1::CLONE)) {
         sessions.insert(load.session_id);
       }
     }

@@ -78,6 +78,15 @@ absl::StatusOr<SessionInfo> Ledger::Find(const std::string& id, const PeerIdenti
   return session->info;
 }
 
+DecisionPtr Ledger::DecisionOfLoad(const std::string& session_id, uint64_t load_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto session = open_.find(session_id);
+  if (session == open_.end()) return nullptr;
+  const auto load = session->second.loads.find(load_id);
+  if (load == session->second.loads.end() || !load->second.record.in_place()) return nullptr;
+  return load->second.record.decision;
+}
+
 absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectHeader& header,
                                 DecisionPtr decision, std::shared_ptr<const Question> question) {
   const std::lock_guard lock(mutex_);

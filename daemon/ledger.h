@@ -53,6 +53,8 @@ class Ledger {
   absl::StatusOr<SessionInfo> Open(const PeerIdentity& peer, const v1::OpenSessionRequest& request);
   // NOT_FOUND: no such open session, or it belongs to another process.
   absl::StatusOr<SessionInfo> Find(const std::string& id, const PeerIdentity& peer) const;
+  // What the open session's load was decided to be; nullptr: not known, or nothing.
+  DecisionPtr DecisionOfLoad(const std::string& session_id, uint64_t load_id) const;
   // RESOURCE_EXHAUSTED: too many loads in one session.
   absl::Status RecordLoad(const std::string& session_id, const v1::ObjectHeader& header,
                           DecisionPtr decision, std::shared_ptr<const Question> question);

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -350,6 +351,35 @@ TEST(Live, AnImageBesideIsItsOwnDecision) {
   const v1::GetStatusReply status = daemon.Status();
   EXPECT_EQ(status.sessions(0).code_objects(), 2u) << "images beside are no objects of their own";
   ASSERT_EQ(daemon.Report().counts_size(), 3) << "of loads 2, 3 and 4";
+}
+
+TEST(Live, KernelsPatchedAtLoadGetTheirOriginalBack) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  const std::string id = daemon.Attach("add_one", "global_store*", "count-waves").attachment().id();
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string object = CodeObject();
+  ASSERT_EQ(agent.Admit(object, 1).decision.verdict(), v1::PATCHED);
+  v1::ObjectHeader header = agent.HeaderFor(object, 2);
+  header.set_beside(true);
+  header.set_beside_load_id(1);
+  EXPECT_EQ(agent.Admit(header, object).decision.kernel_restores_size(), 0) << "still attached";
+
+  ASSERT_TRUE(daemon.Detach(id).ok());
+  header.set_load_id(3);
+  const Agent::Answer detached = agent.Admit(header, object);
+  ASSERT_TRUE(detached.status.ok()) << detached.status;
+  EXPECT_EQ(detached.decision.verdict(), v1::ORIGINAL_NOT_SELECTED);
+  EXPECT_EQ(detached.sent, 0u);
+  ASSERT_EQ(detached.decision.kernel_restores_size(), 1);
+  const v1::KernelRestore& restore = detached.decision.kernel_restores(0);
+  EXPECT_EQ(restore.kernel(), "add_one");
+  ASSERT_EQ(restore.original().size(), 64u);
+  EXPECT_NE(object.find(restore.original()), std::string::npos);
+  int64_t entry = 0;  // of the descriptor: bytes 16 to 23
+  std::memcpy(&entry, restore.original().data() + 16, sizeof(entry));
+  EXPECT_EQ(restore.code(), restore.descriptor() + static_cast<uint64_t>(entry));
 }
 
 TEST(Hostile, LiesAboutTheObjectAreCaught) {
