@@ -2,8 +2,10 @@
 """Attach to a HIP program that runs, count, detach: it computes the same all the time,
 its variables are shared by both forms of its kernel, and exactly the launches between
 attaching and detaching are counted."""
+import signal
 import subprocess
 import sys
+import time
 import unittest
 
 import harness
@@ -71,7 +73,6 @@ class Live(unittest.TestCase):
 
     def settled(self, daemon, attachment, total):
         """The one store's count once the agent has reported it."""
-        import time
         end = time.monotonic() + 20
         while True:
             got = counts(daemon, attachment)
@@ -143,6 +144,35 @@ class Live(unittest.TestCase):
                 self.in_effect(detached)
                 host.launch(4)
                 self.settled(daemon, first, 9 * ITEMS)
+                # The kernel was loaded with it in place, and is the application's own again.
+                self.in_effect(daemon.json("detach", first))
+                host.launch(5)
+                self.settled(daemon, first, 9 * ITEMS)
+
+    def test_a_second_process_of_the_same_object(self):
+        with harness.daemon() as daemon, Host(daemon) as host, Host(daemon) as other:
+            reply = self.attach(daemon, "global_store* or flat_store*", "count-lanes")
+            self.in_effect(reply, processes=2)
+            host.launch(1)
+            other.launch(2)
+            self.settled(daemon, reply["attachment"]["id"], 3 * ITEMS)
+
+    def test_the_daemon_goes_and_comes_back(self):
+        """Attachments survive; the process goes on, and follows again."""
+        with harness.daemon() as daemon, Host(daemon) as host:
+            host.launch(1)
+            daemon.stop(signal.SIGKILL)
+            host.launch(2)
+            daemon.start()
+            end = time.monotonic() + 90
+            while not any(s.get("live") == "LIVE_CURRENT"
+                          for s in daemon.json("status").get("sessions", [])):
+                self.assertLess(time.monotonic(), end, daemon.json("status"))
+                time.sleep(0.1)
+            reply = self.attach(daemon, "global_store* or flat_store*", "count-lanes")
+            self.in_effect(reply)
+            host.launch(3)
+            self.settled(daemon, reply["attachment"]["id"], 3 * ITEMS)
 
 
 if __name__ == "__main__":
