@@ -184,7 +184,7 @@ class Unroller {
     FindControl();
     FindLive();
     const size_t start = NodeFor(0, {});
-    if (!Visit(start)) return *std::move(endless_);
+    if (!Walk(start)) return *std::move(endless_);
     return LayOut();
   }
 
@@ -275,38 +275,59 @@ class Unroller {
     return 0;
   }
 
-  bool Visit(size_t id) {
-    const size_t index = nodes_[id].index;
-    const Instruction& in = body_[index];
+  // A node on the way from the start to where the walk is.
+  struct Step {
+    size_t id;
+    Constants after;
+    enum : uint8_t { kTaken, kFalls, kEnd } next = kTaken;
+  };
+
+  // The walk keeps its own stack: a body may be as long as it likes.
+  bool Walk(size_t start) {
+    std::vector<Step> way;
+    if (!Open(start, way)) return false;
+    while (!way.empty()) {
+      const size_t id = way.back().id;
+      const size_t index = nodes_[id].index;
+      const Instruction& in = body_[index];
+      const std::optional<bool> taken =
+          Jumps(in) ? Taken(in, nodes_[id].known) : std::optional<bool>(false);
+      switch (way.back().next) {
+        case Step::kTaken:
+          way.back().next = Step::kFalls;
+          if (!taken.value_or(true)) break;
+          nodes_[id].taken = NodeFor(IndexOf(*in.target_offset), way.back().after);
+          if (!Enter(index, nodes_[id].taken, way)) return false;
+          break;
+        case Step::kFalls:
+          way.back().next = Step::kEnd;
+          if (taken.value_or(false) || in.indirect || index + 1 >= body_.size()) break;
+          nodes_[id].falls = NodeFor(index + 1, way.back().after);
+          if (!Enter(index, nodes_[id].falls, way)) return false;
+          break;
+        case Step::kEnd:
+          nodes_[id].state = Node::kDone;
+          order_.push_back(id);
+          way.pop_back();
+          break;
+      }
+    }
+    return true;
+  }
+
+  bool Open(size_t id, std::vector<Step>& way) {
     if (nodes_.size() > kMostUnrolled) {
       return Fail(Backward(), absl::StrCat("more than ", kMostUnrolled, " instructions"),
                   absl::StrCat(kMostUnrolled, " instructions, loops written out"),
                   "its loops run too often");
     }
     nodes_[id].state = Node::kOpen;
-    const Constants after = After(nodes_[id].known, in);
-    bool falls = !in.indirect && index + 1 < body_.size();
-    if (Jumps(in)) {
-      const std::optional<bool> taken = Taken(in, nodes_[id].known);
-      if (taken.value_or(true)) {
-        const size_t target = NodeFor(IndexOf(*in.target_offset), after);
-        nodes_[id].taken = target;
-        if (!Enter(index, target)) return false;
-      }
-      falls = falls && !taken.value_or(false);
-    }
-    if (falls) {
-      const size_t next = NodeFor(index + 1, after);
-      nodes_[id].falls = next;
-      if (!Enter(index, next)) return false;
-    }
-    nodes_[id].state = Node::kDone;
-    order_.push_back(id);
+    way.push_back({id, After(nodes_[id].known, body_[nodes_[id].index])});
     return true;
   }
 
-  bool Enter(size_t from, size_t to) {
-    if (nodes_[to].state == Node::kNew) return Visit(to);
+  bool Enter(size_t from, size_t to, std::vector<Step>& way) {
+    if (nodes_[to].state == Node::kNew) return Open(to, way);
     if (nodes_[to].state == Node::kDone) return true;
     return Fail(Jumps(body_[from]) ? from : Backward(),
                 absl::StrCat("a loop back to offset ", body_[nodes_[to].index].offset),
