@@ -690,8 +690,8 @@ class LyingRewriter : public patch::Rewriter {
   }
   absl::StatusOr<patch::RewriteResult> Emit(
       const patch::CodeObject& object, const std::vector<const patch::KernelAnalysis*>& kernels,
-      const std::vector<patch::SitePlan>& plans) override {
-    auto result = honest_->Emit(object, kernels, plans);
+      const std::vector<patch::SitePlan>& plans, bool beside) override {
+    auto result = honest_->Emit(object, kernels, plans, beside);
     if (result.ok() && corrupt_) result->image[object.bytes().size() / 2] ^= 0xff;
     return result;
   }
