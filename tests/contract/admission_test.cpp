@@ -857,7 +857,7 @@ TEST(BesideImages, WhatCannotBeClonedIsRefused) {
   jumps.body = "v_mov_b32_e32 v0, 0\ns_setpc_b64 s[4:5]\ns_endpgm";
   carries.name = "carries";
   carries.body =
-      "s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0\n"
+      "s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
       "v_mov_b32_e32 v0, 0\ns_cselect_b32 s6, 1, 0\ns_endpgm";
   far.name = "far";
   far.body =
