@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -273,6 +274,82 @@ TEST_P(BesideState, WouldFaultInTheCopy) {
                       KernelArgs().Add(out.data()).Add(uint32_t{0}),
                       {.grid = {128, 1, 1}, .workgroup = {64, 1, 1}});
   EXPECT_NE(fault.kind, Fault::Kind::kNone);
+}
+
+// The rewriter with a mistake in what it emits.
+class Mistaken : public patch::Rewriter {
+ public:
+  std::variant<patch::SitePlan, patch::Refusal> Plan(const patch::KernelAnalysis& kernel,
+                                                     uint32_t instruction,
+                                                     const patch::ProbeRequest& request) override {
+    return real_->Plan(kernel, instruction, request);
+  }
+  absl::StatusOr<patch::RewriteResult> Emit(
+      const patch::CodeObject& object, const std::vector<const patch::KernelAnalysis*>& kernels,
+      const std::vector<patch::SitePlan>& plans, bool beside) override {
+    auto result = real_->Emit(object, kernels, plans, beside);
+    if (result.ok() && mistake) mistake(*result);
+    return result;
+  }
+  std::function<void(patch::RewriteResult&)> mistake;
+
+ private:
+  std::unique_ptr<patch::Rewriter> real_ = patch::MakeTrampolineRewriter();
+};
+
+TEST_P(BesideState, MistakesInAddressesAreRefused) {
+  const auto bytes = test::CompileOpenCl(GetParam(), kShared);
+  const v1::Attachment asked = Attach("a1", "advance", "memory", "count-waves");
+  Mistaken rewriter;
+  const auto ids = [&] {
+    const Admission a = Admit(bytes, {asked}, BesidePolicy(), rewriter);
+    EXPECT_EQ(a.patched.empty(), a.record.object_violations_size() > 0);
+    EXPECT_EQ(a.patched.empty(), a.switches.empty());
+    return a.record.object_violations_size() > 0 ? a.record.object_violations(0).constraint_id()
+                                                 : "";
+  };
+  std::vector<size_t> words;          // of addresses: indices of fixups
+  std::vector<uint64_t> zeros;        // where s_mov_b64 stands for s_getpc_b64: file offsets
+  std::vector<uint32_t> were;         // the s_getpc_b64s
+  test::Loaded loaded(bytes);
+  rewriter.mistake = [&](patch::RewriteResult& result) {
+    for (size_t i = 0; i < result.fixups.size(); ++i) {
+      if (result.fixups[i].base == patch::FixupBase::kOriginal) words.push_back(i);
+    }
+    const auto image = patch::CodeObject::Parse(result.image);
+    const patch::KernelAnalysis& kernel = loaded.Kernel("advance");
+    for (const patch::PcAddress& address : kernel.PcAddresses()) {
+      zeros.push_back(*image->VaddrToOffset(result.kernels[0].clone_vaddr +
+                                            result.kernels[0].pcs[address.getpc].emitted));
+      std::memcpy(&were.emplace_back(),
+                  kernel.code().data() + kernel.instructions()[address.getpc].offset, 4);
+    }
+  };
+  ASSERT_EQ(ids(), "");
+  ASSERT_EQ(words.size(), 2 * zeros.size());
+  ASSERT_GE(zeros.size(), 4u);
+  const auto expect_refused = [&](std::function<void(patch::RewriteResult&)> mistake) {
+    rewriter.mistake = std::move(mistake);
+    EXPECT_EQ(ids(), "RJD-O007");
+  };
+  for (size_t i = 0; i < zeros.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_refused([&](auto& result) { std::memcpy(&result.image[zeros[i]], &were[i], 4); });
+    expect_refused([&](auto& result) { result.image[zeros[i]] = 0x81; });  // 1
+    expect_refused([&](auto& result) { result.image[zeros[i] + 2] += 2; });
+  }
+  for (const size_t i : words) {
+    SCOPED_TRACE(i);
+    using Result = patch::RewriteResult;
+    expect_refused([i](Result& r) { r.fixups[i].addend += 4; });
+    expect_refused([i](Result& r) { r.fixups[i].addend -= uint64_t{1} << 32; });
+    expect_refused([i](Result& r) { r.fixups[i].addend = r.fixups[i].offset; });
+    expect_refused([i](Result& r) { r.fixups[i].high_half = !r.fixups[i].high_half; });
+    expect_refused([i](Result& r) { r.fixups[i].base = patch::FixupBase::kCounters; });
+    expect_refused([i](Result& r) { r.fixups[i].offset += 4; });
+    expect_refused([i](Result& r) { r.fixups.erase(r.fixups.begin() + static_cast<ptrdiff_t>(i)); });
+    expect_refused([i](Result& r) { r.fixups.push_back(r.fixups[i]); });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Generations, BesideState,
