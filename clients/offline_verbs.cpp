@@ -264,7 +264,7 @@ v1::AdmitBesideReply BesideReply(const contract::Admission& admission) {
     v1::KernelSwitch& to = *reply.add_kernel_switches();
     to.set_kernel(from.kernel);
     to.set_original_descriptor(from.original_descriptor);
-    to.set_descriptor_(from.descriptor);
+    to.set_beside_descriptor(from.descriptor);
     to.set_private_segment_bytes(from.private_segment_bytes);
     to.set_group_segment_bytes(from.group_segment_bytes);
   }

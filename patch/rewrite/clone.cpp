@@ -204,7 +204,7 @@ class Cloner {
         kernel_.kernel().entry_vaddr + instructions_[address.getpc].offset + 4;
     const uint64_t target = static_cast<uint64_t>(address.displacement) + original;
     const uint32_t low = clone_.places[address.low] + 4;
-    const uint32_t high = clone_.places[address.high] + (address.high == address.low ? 8 : 4);
+    const uint32_t high = clone_.places[address.high] + (address.high == address.low ? 8u : 4u);
     if (beside_) {
       // Nothing is carried: the words are those of the address.
       SetWord(clone_.places[address.getpc],
