@@ -304,6 +304,8 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   verb->add_option("--output-map", a.admit.map, "Where the address map goes, as JSON")
       ->type_name("FILE");
   verb->add_flag("--all", a.admit.all_decisions, "List attached sites too (table only)");
+  verb->add_flag("--beside", a.admit.beside,
+                 "Make an image to load beside the original, once that is loaded");
 
   verb = Verb(app, a, "waitcheck", "Registers that kernels use before they have arrived",
               [&a](const Context& c) { return WaitCheck(c, a.file, a.kernel); });

@@ -257,6 +257,32 @@ void KeepPriorAttachments(const Context& context, const std::string& bytes,
   }
 }
 
+v1::AdmitBesideReply BesideReply(const contract::Admission& admission) {
+  v1::AdmitBesideReply reply;
+  *reply.mutable_record() = contract::Expanded(admission.record);
+  for (const contract::KernelSwitch& from : admission.switches) {
+    v1::KernelSwitch& to = *reply.add_kernel_switches();
+    to.set_kernel(from.kernel);
+    to.set_original_descriptor(from.original_descriptor);
+    to.set_beside_descriptor(from.descriptor);
+    to.set_private_segment_bytes(from.private_segment_bytes);
+    to.set_group_segment_bytes(from.group_segment_bytes);
+  }
+  return reply;
+}
+
+void PrintSwitches(const Context& context, const contract::Admission& admission) {
+  if (admission.switches.empty()) return;
+  std::vector<std::vector<std::string>> rows;
+  for (const contract::KernelSwitch& s : admission.switches) {
+    rows.push_back({absl::StrFormat("0x%x", s.original_descriptor),
+                    absl::StrFormat("0x%x", s.descriptor), absl::StrCat(s.private_segment_bytes),
+                    absl::StrCat(s.group_segment_bytes), Printable(contract::Demangle(s.kernel))});
+  }
+  context.out.Print("\n");
+  context.out.Table({"DESCRIPTOR", "BESIDE", "PRIVATE", "GROUP", "KERNEL"}, rows, {0, 1, 2, 3});
+}
+
 absl::Status WriteOutputs(const Context& context, const AdmitOptions& options,
                           const contract::Admission& admission) {
   if (admission.patched.empty()) return absl::OkStatus();
@@ -468,7 +494,8 @@ int Admit(const Context& context, const AdmitOptions& options) {
   if (!options.image.empty() && OneFile(options.image, options.map)) {
     return context.out.FailUsage("admit: --output-image and --output-map name one file");
   }
-  const contract::Policy policy = FilePolicy();
+  contract::Policy policy = FilePolicy();
+  policy.beside = options.beside;
   std::vector<v1::Attachment> attachments;
   if (const int code = ReadAttachments(context, options.attach, options.mode, policy, attachments);
       code != kOk) {
@@ -481,11 +508,14 @@ int Admit(const Context& context, const AdmitOptions& options) {
   const auto rewriter = patch::MakeTrampolineRewriter();
   const contract::Admission admission =
       contract::Admit(AsBytes(*bytes), attachments, policy, *rewriter);
-  if (context.out.json()) {
-    context.out.Json(contract::Expanded(admission.record));
-  } else {
+  if (!context.out.json()) {
     context.out.Print(
         contract::RenderRecord(admission.record, !options.all_decisions, context.out.render()));
+    PrintSwitches(context, admission);
+  } else if (options.beside) {
+    context.out.Json(BesideReply(admission));
+  } else {
+    context.out.Json(contract::Expanded(admission.record));
   }
   WarnVacuousIn(context, *bytes, admission.record, attachments);
   NoteWrongKind(context, options.file, *bytes);

@@ -53,6 +53,9 @@ void PrintKernel(const Output& out, const v1::AddressMap& map, const v1::MappedK
 }
 
 void PrintMap(const Output& out, const v1::AddressMap& map) {
+  if (map.beside()) {
+    out.Print("for loading beside the loaded original: of this image only the new code runs\n");
+  }
   for (int i = 0; i < map.attachments_size(); ++i) {
     const v1::PatchedAttachment& a = map.attachments(i);
     out.Print(absl::StrFormat("attachment %d: %s at %s of %s, %d sites\n", i + 1,

@@ -55,6 +55,7 @@ struct AdmitOptions {
   std::vector<std::string> attach;
   std::string mode;  // of attachments that name none
   bool all_decisions = false;
+  bool beside = false;  // an image to load beside the loaded original
 };
 
 struct PerturbationOptions {

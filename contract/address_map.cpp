@@ -229,6 +229,7 @@ v1::AddressMap AddressMap::Describe(const std::string& kernel_glob) const {
   map.set_engine_version(record.engine_version());
   map.set_segment_vaddr(record.segment_vaddr());
   map.set_segment_size(record.segment_size());
+  map.set_beside(record.beside());
   *map.mutable_attachments() = record.attachments();
   std::map<uint64_t, v1::Placement> placements;  // by descriptor
   for (const v1::CodeRun& run : record.runs()) placements[run.descriptor_vaddr()] = run.placement();

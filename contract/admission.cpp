@@ -314,6 +314,7 @@ class Engine {
   bool GiveUpForGrowth(int64_t growth);
   bool OverInstructions(const std::vector<uint32_t>& executed);
   void Ship(patch::RewriteResult result);
+  void NoteSwitches(const patch::RewriteResult& result);
   void NoteApplicationWaits(const ValidationReport& report);
   PatchFacts FactsOf(const patch::RewriteResult& result) const;
   void FollowCounters();
@@ -413,6 +414,7 @@ bool Engine::ParseObject() {
   record().set_code_object_sha256(Sha256Hex(bytes_));
   record().set_size(bytes_.size());
   record().set_engine_version(EngineVersion());
+  record().set_beside(policy_.beside);
   const uint64_t limit = std::min(policy_.max_code_object_bytes, CodeObject::kMaxSize);
   if (bytes_.size() > limit) {
     *record().add_object_violations() = MakeViolation(
@@ -479,7 +481,9 @@ void Engine::PrepareAttachments() {
         patch::ParseRange(attachment->spec().value_register()).value_or(patch::RegisterRange());
     a.refusals = CheckWhatIsAsked(attachment->spec(), policy_);
     a.placement = attachment->spec().placement();
-    if (a.placement == v1::PLACEMENT_UNSPECIFIED) a.placement = policy_.placement;
+    if (a.placement == v1::PLACEMENT_UNSPECIFIED) {
+      a.placement = policy_.beside ? v1::AUTO : policy_.placement;
+    }
     if (!a.selector || a.probe == nullptr) {
       for (const v1::Violation& v : a.refusals) *record().add_object_violations() = v;
     }
@@ -607,10 +611,22 @@ void Engine::JudgeKernel(size_t index) {
   if (!planned) analyses_.erase(index);
 }
 
+// The same, of an image beside the original.
+patch::Refusal NotBeside(const patch::Refusal& not_cloned) {
+  return {Reason::kNotBeside, not_cloned.observed, not_cloned.limit,
+          StrCat("the kernel cannot run from an image beside the loaded original: ",
+                 not_cloned.detail)};
+}
+
 // One choice for all attachments: trampolines if any of them asks for these, or
-// if the kernel cannot be cloned.
+// if the kernel cannot be cloned. Beside the original there are clones alone.
 void Engine::ChoosePlacement(const KernelAnalysis& kernel, const std::vector<size_t>& wanted) {
   KernelChoice& choice = choices_[kernel.kernel_index()];
+  if (policy_.beside) {
+    choice.placement = patch::Placement::kClone;
+    if (kernel.CloneObstacle()) choice.not_cloned = NotBeside(*kernel.CloneObstacle());
+    return;
+  }
   bool clone = false, trampolines = false;
   for (size_t i : wanted) {
     (asked_[i].placement == v1::TRAMPOLINE ? trampolines : clone) = true;
@@ -802,8 +818,16 @@ bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, s
     return false;
   }
   const KernelChoice& choice = choices_[kernel.kernel_index()];
-  if (a.placement == v1::CLONE && choice.not_cloned) {
+  if ((a.placement == v1::CLONE || policy_.beside) && choice.not_cloned) {
     Refuse(v, v1::UNSUPPORTED_SITE, MakeViolation(*choice.not_cloned, {}));
+    return false;
+  }
+  if (policy_.beside && a.placement == v1::TRAMPOLINE) {
+    Refuse(v, v1::UNSUPPORTED_SITE,
+           MakeViolation({Reason::kNotBeside, "trampolines", "a clone",
+                          "the attachment asks for trampolines, which an image beside the loaded "
+                          "original does not have"},
+                         {}));
     return false;
   }
   if (a.file) {
@@ -1191,14 +1215,14 @@ bool Engine::ReplanAsTrampoline(size_t candidate) {
 void Engine::FallBack(const std::map<size_t, patch::Refusal>& kernels) {
   for (const auto& [index, refusal] : kernels) {
     choices_[index] = {patch::Placement::kTrampoline, refusal, std::nullopt};
-    PlanEntry(*analyses_.at(index));
+    if (!policy_.beside) PlanEntry(*analyses_.at(index));
   }
   std::set<size_t> gone;
   for (size_t i = 0; i < candidates_.size(); ++i) {
     Candidate& c = candidates_[i];
     const auto refusal = kernels.find(c.kernel->kernel_index());
     if (refusal == kernels.end()) continue;
-    if (asked_[c.asked].placement == v1::CLONE) {
+    if (asked_[c.asked].placement == v1::CLONE || policy_.beside) {
       RefuseCandidate(c, v1::UNSUPPORTED_SITE, MakeViolation(refusal->second, {}));
       gone.insert(i);
     } else if (!ReplanAsTrampoline(i)) {
@@ -1211,7 +1235,9 @@ void Engine::FallBack(const std::map<size_t, patch::Refusal>& kernels) {
 bool Engine::GiveUpClones(const patch::RewriteResult& result) {
   std::map<size_t, patch::Refusal> kernels;
   for (const patch::KernelOutcome& outcome : result.kernels) {
-    if (outcome.not_cloned) kernels[outcome.kernel_index] = *outcome.not_cloned;
+    if (!outcome.not_cloned) continue;
+    kernels[outcome.kernel_index] =
+        policy_.beside ? NotBeside(*outcome.not_cloned) : *outcome.not_cloned;
   }
   if (!kernels.empty()) FallBack(kernels);
   return !kernels.empty();
@@ -1219,6 +1245,7 @@ bool Engine::GiveUpClones(const patch::RewriteResult& result) {
 
 // Trampolines grow the image less; sites are worth more than clones.
 bool Engine::GiveUpClonesForGrowth(int64_t growth) {
+  if (policy_.beside) return false;
   const auto tightest = TightestGrowth(growth);
   if (!tightest) return false;
   const Limit& limit = asked_[*tightest].budget.code_growth;
@@ -1343,7 +1370,7 @@ void Engine::EmitAndValidate() {
     const size_t entries = with_entries_.size();
     if (entries > 0) with_entries_.insert(with_entries_.end(), plans_.begin(), plans_.end());
     const std::vector<SitePlan>& plans = Emitted();
-    auto result = rewriter_.Emit(*object_, kernels, plans);
+    auto result = rewriter_.Emit(*object_, kernels, plans, policy_.beside);
     if (!result.ok()) {
       const std::string message(result.status().message());
       return RefuseAll(id::kEngineFault, message, "no failure", message);
@@ -1369,7 +1396,8 @@ void Engine::EmitAndValidate() {
     }
     if (GiveUpClonesForGrowth(result->code_growth)) continue;
     if (GiveUpForGrowth(result->code_growth)) continue;
-    const ValidationReport report = ValidateImage(*object_, kernels, plans, *result);
+    const ValidationReport report =
+        ValidateImage(*object_, kernels, plans, *result, policy_.beside);
     if (!report.findings.empty()) {
       const ValidationFinding& f = report.findings.front();
       const std::string where =
@@ -1539,10 +1567,27 @@ PatchFacts Engine::FactsOf(const patch::RewriteResult& result) const {
   return facts;
 }
 
+// Kernels come in the object's order, and those with a site alone.
+void Engine::NoteSwitches(const patch::RewriteResult& result) {
+  for (const patch::KernelOutcome& outcome : result.kernels) {
+    const Kernel& kernel = object_->kernels()[outcome.kernel_index];
+    const auto descriptor = DescriptorIn(result.image, *object_, kernel);
+    if (!descriptor) continue;  // the validator has read it
+    KernelSwitch& to = out_.switches.emplace_back();
+    to.kernel = kernel.name;
+    // Where the original has it: nothing of the original moves.
+    to.original_descriptor = to.descriptor = kernel.descriptor_vaddr;
+    to.private_segment_bytes = descriptor->private_segment_fixed_size;
+    to.group_segment_bytes = descriptor->group_segment_fixed_size;
+  }
+}
+
 void Engine::Ship(patch::RewriteResult result) {
   v1::PatchRecord patch;
   patch.set_engine_version(EngineVersion());
   patch.set_original_sha256(absl::HexStringToBytes(original_sha256_));
+  patch.set_beside(policy_.beside);
+  if (policy_.beside) NoteSwitches(result);
   const PatchFacts facts = FactsOf(result);
   // Nothing needs the code any more: what is made now takes its room.
   analyses_.clear();

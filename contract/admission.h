@@ -18,8 +18,8 @@ namespace rjdbi::contract {
 
 // Changes whenever the same input could give a different answer: part of every
 // cache key.
-inline constexpr char kEngineVersion[] = "17";
-// The same with the LLVM that decodes and assembles: "17+llvm22".
+inline constexpr char kEngineVersion[] = "18";
+// The same with the LLVM that decodes and assembles: "18+llvm22".
 const std::string& EngineVersion();
 
 struct Policy {
@@ -38,13 +38,29 @@ struct Policy {
   // Of a load's ring of trace records (proto/rjdbi/telemetry_ring.h): bytes of each
   // half, a power of two.
   uint32_t ring_half_bytes = 1u << 20;
+  // The image is to be loaded beside the loaded original, whose addresses its kernels
+  // use: all of them are clones (decisions/0016). Where the daemon's default placement is
+  // trampolines, it does not count; attachments that ask for them are refused (RJD-P004).
+  bool beside = false;
 };
 Policy DefaultPolicy();
+
+// Dispatches of the kernel whose descriptor is at one address can be directed to the
+// other. Addresses are those of the code objects; loading adds each one's load delta.
+struct KernelSwitch {
+  std::string kernel;
+  uint64_t original_descriptor = 0;  // in the original
+  uint64_t descriptor = 0;           // in `patched`
+  // Of the patched kernel's descriptor: what a dispatch must ask for at least, bytes.
+  uint32_t private_segment_bytes = 0, group_segment_bytes = 0;
+};
 
 struct Admission {
   v1::AdmissionRecord record;
   std::vector<uint8_t> patched;          // empty: load the original
   std::vector<patch::WordFixup> fixups;  // file offsets in `patched`
+  // Policy::beside: one for each kernel with an attached site, in the object's order.
+  std::vector<KernelSwitch> switches;
   // Patched kernels; those that are clones with their map of program counters.
   std::vector<patch::KernelOutcome> kernels;
 };

@@ -312,6 +312,16 @@ constexpr CatalogueEntry kCatalogue[] = {
      "kernel takes trampolines instead, unless an attachment insists on a clone.",
      "Leave the choice to the engine (--placement auto), or ask for trampolines.",
      Reason::kNotClonable},
+    {"RJD-P004", "the kernel cannot run from an image beside the loaded original",
+     "A code object that is loaded already keeps its bytes. Kernels with probes come in an image "
+     "of their own beside it, and dispatches are directed there. Such a kernel is a clone that "
+     "uses the loaded original's variables and functions at their addresses, so all that it makes "
+     "of its own address must be known, and every branch must reach its target. Trampolines would "
+     "change code that may be running.",
+     "Restart the process with the attachment in place: as the object is loaded the kernel can "
+     "take trampolines. For an attachment that asks for trampolines, leave the choice to the "
+     "engine (--placement auto).",
+     Reason::kNotBeside},
 
     {"RJD-R001", "no pair of scalar registers is free",
      "The probe needs aligned scalar registers for saved state. All are live at the site, and "

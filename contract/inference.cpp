@@ -434,6 +434,8 @@ std::optional<Value> Interpreter::FixupIn(const Instruction& ins) {
   for (size_t i = 0; i < in_.fixups.size(); ++i) {
     const WordFixup& f = in_.fixups[i];
     if (ins.size != 8 || f.offset != ins.offset + 4) continue;
+    // Of the original's address no sequence may know.
+    if (f.base != patch::FixupBase::kCounters) continue;
     used_fixups_.insert(i);
     return Value{f.high_half ? Value::Kind::kTelemetryHi : Value::Kind::kTelemetryLo, f.addend};
   }
@@ -1650,6 +1652,7 @@ const Inference& InferenceMemo::Infer(const InferenceInput& input, patch::Isa& i
     AppendRaw(&key_, f.offset);
     AppendRaw(&key_, f.addend - input.telemetry_begin);
     AppendRaw(&key_, f.high_half);
+    AppendRaw(&key_, f.base);
   }
   if (auto it = known_.find(key_); it != known_.end()) return it->second;
   Inference made = Make(input, isa);

@@ -71,8 +71,12 @@ struct SiteGroup {
 class Validator {
  public:
   Validator(const CodeObject& original, const std::vector<const KernelAnalysis*>& kernels,
-            const std::vector<SitePlan>& plans, const patch::RewriteResult& result)
-      : original_(original), plans_(plans), result_(result), image_(result.image) {
+            const std::vector<SitePlan>& plans, const patch::RewriteResult& result, bool beside)
+      : original_(original),
+        plans_(plans),
+        result_(result),
+        beside_(beside),
+        image_(result.image) {
     for (const KernelAnalysis* k : kernels) analyses_[k->kernel_index()] = k;
   }
 
@@ -136,6 +140,7 @@ class Validator {
   std::unordered_map<size_t, const KernelAnalysis*> analyses_;  // by kernel index
   const std::vector<SitePlan>& plans_;
   const patch::RewriteResult& result_;
+  const bool beside_;
   absl::Span<const uint8_t> image_;
   std::optional<CodeObject> patched_;
   Segment new_segment_;
@@ -237,6 +242,11 @@ void Validator::GroupSites() {
       clones_[plan.kernel_index].push_back(site.plan);
       clone_sequences_[site.plan] = site.trampoline_vaddr;
       touched_kernels_.insert(plan.kernel_index);
+      continue;
+    }
+    if (beside_) {
+      Find("a trampoline is in an image that is to be loaded beside the original",
+           site.trampoline_vaddr);
       continue;
     }
     // The first that is named says where the site's trampoline is.
@@ -695,7 +705,7 @@ void Validator::CheckClone(const KernelAnalysis& kernel, const std::vector<size_
     return Find("a clone has no map", base);
   }
   const auto code = patched_->AtVaddr(base, new_segment_.vaddr + new_segment_.filesz - base);
-  CloneProof proof = ProveClone(kernel, plans_, indices, *claimed, code, base);
+  CloneProof proof = ProveClone(kernel, plans_, indices, *claimed, code, base, beside_);
   for (ValidationFinding& f : proof.findings) Find(std::move(f.what), f.vaddr);
   if (!proof.findings.empty()) return;
   for (const auto& [index, vaddr] : proof.sequences) {
@@ -706,7 +716,14 @@ void Validator::CheckClone(const KernelAnalysis& kernel, const std::vector<size_
       WordFixup expected = f;
       expected.offset = *patched_->VaddrToOffset(vaddr + f.offset);
       expected_fixups_.push_back(expected);
+      if (f.base != patch::FixupBase::kCounters) {
+        Find("a sequence was admitted that is to be given the original's address", vaddr);
+      }
     }
+  }
+  for (WordFixup f : proof.fixups) {
+    f.offset = *patched_->VaddrToOffset(base + f.offset);
+    expected_fixups_.push_back(f);
   }
   for (const auto& [index, executed] : proof.executed) {
     report_.executed_instructions[index] = executed;
@@ -874,8 +891,9 @@ void Validator::CheckFixups() {
                          [](const WordFixup& x, uint64_t offset) { return x.offset < offset; });
     const auto index = static_cast<size_t>(it - expected_fixups_.begin());
     if (it == expected_fixups_.end() || it->offset != f.offset || it->high_half != f.high_half ||
-        it->addend != f.addend || seen[index]) {
-      Find(StrCat("the fixup at file offset ", f.offset, " belongs to no admitted sequence"));
+        it->addend != f.addend || it->base != f.base || seen[index]) {
+      Find(StrCat("the fixup at file offset ", f.offset,
+                  " belongs to no admitted sequence", beside_ ? " nor to a clone's address" : ""));
       continue;
     }
     seen[index] = true;
@@ -944,8 +962,8 @@ ValidationReport Validator::Run() {
 ValidationReport ValidateImage(const CodeObject& original,
                                const std::vector<const KernelAnalysis*>& kernels,
                                const std::vector<SitePlan>& plans,
-                               const patch::RewriteResult& result) {
-  return Validator(original, kernels, plans, result).Run();
+                               const patch::RewriteResult& result, bool beside) {
+  return Validator(original, kernels, plans, result, beside).Run();
 }
 
 }  // namespace rjdbi::contract

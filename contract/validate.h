@@ -58,16 +58,19 @@ struct ValidationReport {
 //    one, and the ways to the instruction after the site and to its target; a
 //    displaced s_endpgm is the end;
 //  - a kernel planned as a clone runs from one: see validate_clone.h;
+//  - in an image to be loaded beside the original (`beside`) there are clones alone, and
+//    nothing that runs refers to the image's copy of the original;
 //  - every sequence keeps hazards apart at its seams: see seams.h;
 //  - no wait is missing that is not missing in the original, too: see waitcheck.h;
 //  - every register that the trampoline names lies within the kernel's new
 //    allocation, and no allocation shrank;
-//  - the fixups of the image are exactly those of the placed sequences.
+//  - the fixups of the image are exactly those of the placed sequences and, beside the
+//    original, of the addresses in it that clones use.
 // Bounded by the size of the inputs; stops after 16 findings.
 ValidationReport ValidateImage(const patch::CodeObject& original,
                                const std::vector<const patch::KernelAnalysis*>& kernels,
                                const std::vector<patch::SitePlan>& plans,
-                               const patch::RewriteResult& result);
+                               const patch::RewriteResult& result, bool beside = false);
 
 }  // namespace rjdbi::contract
 

@@ -10,6 +10,7 @@
 
 #include "contract/longest_path.h"
 #include "contract/text.h"
+#include "patch/analysis/control_flow.h"
 
 namespace rjdbi::contract {
 namespace {
@@ -23,6 +24,8 @@ using Kind = patch::InstructionOperand::Kind;
 
 // s_nop 0, on every generation.
 constexpr uint32_t kNop0 = 0xbf800000;
+// SOP1's source in its lowest byte: the constant 0, on every generation.
+constexpr uint32_t kInlineZero = 0x80;
 // The generation on which a branch must not have this offset.
 constexpr std::string_view kErratumFamily = "gfx10.1";
 constexpr uint16_t kErratumOffset = 0x3f;
@@ -53,16 +56,18 @@ class Prover {
  public:
   Prover(const KernelAnalysis& kernel, const std::vector<SitePlan>& plans,
          const std::vector<size_t>& wanted, const KernelOutcome& claimed,
-         absl::Span<const uint8_t> code, uint64_t base)
+         absl::Span<const uint8_t> code, uint64_t base, bool beside)
       : kernel_(kernel),
         instructions_(kernel.instructions()),
         plans_(plans),
         claimed_(claimed),
         code_(code),
         base_(base),
+        beside_(beside),
         first_words_(instructions_.size()),
         clauses_ahead_(instructions_.size()),
         literal_free_(instructions_.size()),
+        zeroed_(instructions_.size()),
         before_(instructions_.size()),
         after_(instructions_.size()) {
     for (size_t index : wanted) {
@@ -244,10 +249,47 @@ class Prover {
       if (!sum) {
         return Find("a clone reads the program counter for an unknown purpose", OriginalVaddr(i));
       }
+      if (sum->low != sum->high && CarryIsRead(sum->high)) {
+        return Find("a kernel was cloned that reads what an address carries", OriginalVaddr(i));
+      }
       literal_free_[sum->low] = literal_free_[sum->high] = true;
+      zeroed_[sum->getpc] = beside_;
       sums_.push_back(*sum);
     }
     return true;
+  }
+
+  // Behind instruction i, before something else is in SCC. Callees get nothing there.
+  bool CarryIsRead(uint32_t i) const {
+    const auto& blocks = kernel_.blocks();
+    std::set<uint32_t> begun;              // blocks, from their beginnings
+    std::vector<uint32_t> work = {i + 1};  // instructions
+    while (!work.empty()) {
+      uint32_t at = work.back();
+      work.pop_back();
+      for (; at < instructions_.size(); ++at) {
+        const Instruction& in = instructions_.Shared(at);
+        if (in.uses.Has(patch::kScc)) return true;
+        if (in.defs.Has(patch::kScc) || in.ends_program || in.call) break;
+        const patch::BasicBlock& block = blocks[kernel_.flow().block_of[at]];
+        if (at != block.last) continue;
+        for (const uint32_t next : block.successors) {
+          if (begun.insert(next).second) work.push_back(blocks[next].first);
+        }
+        break;
+      }
+    }
+    return false;
+  }
+
+  // s_mov_b64 0 to the pair that s_getpc_b64 at i writes.
+  bool IsZero(uint32_t i) const {
+    const Instruction* in = kernel_.isa().DecodeShared(code_.subspan(at_, 4), 0);
+    const auto& pair = instructions_.Shared(i).operands[0];
+    return in != nullptr && in->opcode == "s_mov_b64" && in->size == 4 &&
+           in->operands.size() == 2 && IsRegister(*in, 0, pair.reg, 2) && in->operands[0].is_def &&
+           in->operands[1].kind == Kind::kImmediate && in->operands[1].imm == 0 &&
+           (*Word(at_) & 0xff) == kInlineZero;
   }
 
   // Leaves at_ behind the sequences of the position.
@@ -334,6 +376,7 @@ class Prover {
   // The instruction itself, but for what is checked when all places are known.
   bool Same(uint32_t i) const {
     const Instruction& in = instructions_.Shared(i);
+    if (zeroed_[i]) return IsZero(i);
     const uint64_t offset = instructions_.OffsetOf(i);
     const uint32_t first = first_words_[i].value_or(OriginalWord(offset));
     const uint32_t word = *Word(at_);
@@ -410,7 +453,7 @@ class Prover {
     return true;
   }
 
-  // Both sums give the same address.
+  // Both sums give the same address, or will once the agent has filled in the words.
   void Addresses() {
     for (const Sum& sum : sums_) {
       const auto literal = [](uint32_t low, uint32_t high) {
@@ -420,6 +463,13 @@ class Prover {
       const uint64_t original = OriginalVaddr(sum.getpc) + 4 +
                                 literal(OriginalWord(instructions_[sum.low].offset + 4),
                                         OriginalWord(instructions_[sum.high].offset + high));
+      if (beside_) {  // 0 and the address's words: nothing is carried
+        proof_.fixups.push_back(
+            {places_[sum.low] + 4, false, original, patch::FixupBase::kOriginal});
+        proof_.fixups.push_back(
+            {places_[sum.high] + high, true, original, patch::FixupBase::kOriginal});
+        continue;
+      }
       const uint64_t cloned = base_ + places_[sum.getpc] + 4 +
                               literal(*Word(places_[sum.low] + 4), *Word(places_[sum.high] + high));
       if (original == cloned) continue;
@@ -436,12 +486,13 @@ class Prover {
   const KernelOutcome& claimed_;
   const absl::Span<const uint8_t> code_;
   const uint64_t base_;
+  const bool beside_;
   std::map<uint32_t, std::vector<size_t>> plans_at_;
   std::set<int64_t> targets_;
   // By instruction: expected instead of the original's first word; the s_clause in
-  // front; whether its literal is part of a sum.
+  // front; whether its literal is part of a sum; whether s_mov_b64 0 stands for it.
   std::vector<std::optional<uint32_t>> first_words_, clauses_ahead_;
-  std::vector<bool> literal_free_;
+  std::vector<bool> literal_free_, zeroed_;
   std::vector<bool> before_, after_;  // a sequence is there
   std::vector<Sum> sums_;
   uint64_t at_ = 0;                        // of the walk
@@ -456,8 +507,8 @@ class Prover {
 
 CloneProof ProveClone(const KernelAnalysis& kernel, const std::vector<SitePlan>& plans,
                       const std::vector<size_t>& wanted, const KernelOutcome& claimed,
-                      absl::Span<const uint8_t> code, uint64_t base) {
-  return Prover(kernel, plans, wanted, claimed, code, base).Prove();
+                      absl::Span<const uint8_t> code, uint64_t base, bool beside) {
+  return Prover(kernel, plans, wanted, claimed, code, base, beside).Prove();
 }
 
 }  // namespace rjdbi::contract

@@ -144,11 +144,41 @@ class Finder {
     }
     if (UsesPcOtherwise(in)) return Obstacle(Where(in), "an address is relative to the code");
     if (!in.reads_pc) return;
-    if (auto address = FindPcAddress(instructions_, code_, flow_, i)) {
-      facts.addresses.push_back(*address);
-    } else {
-      Obstacle(Where(in), "what is made of the program counter is not certain");
+    const auto address = FindPcAddress(instructions_, code_, flow_, i);
+    if (!address) {
+      return Obstacle(Where(in), "what is made of the program counter is not certain");
     }
+    // Whether the sum carries depends on where the code lies.
+    if (address->low != address->high && SccIsReadBehind(address->high)) {
+      return Obstacle(Where(in), "the carry of an address is read");
+    }
+    facts.addresses.push_back(*address);
+  }
+
+  // Some path from instruction i on reads SCC before it is written. A callee does not:
+  // no calling convention passes anything in it.
+  bool SccIsReadBehind(uint32_t i) const {
+    std::vector<bool> seen(flow_.blocks.size(), false);
+    std::vector<uint32_t> work;
+    const auto read_from = [&](uint32_t first, const BasicBlock& block) {
+      for (uint32_t m = first; m <= block.last; ++m) {
+        const Instruction& in = instructions_.Shared(m);
+        if (in.uses.Has(kScc)) return true;
+        if (in.defs.Has(kScc) || in.ends_program || in.call) return false;
+      }
+      for (const uint32_t next : block.successors) {
+        if (!seen[next]) work.push_back(next);
+        seen[next] = true;
+      }
+      return false;
+    };
+    if (read_from(i + 1, flow_.blocks[flow_.block_of[i]])) return true;
+    while (!work.empty()) {
+      const BasicBlock& block = flow_.blocks[work.back()];
+      work.pop_back();
+      if (read_from(block.first, block)) return true;
+    }
+    return false;
   }
 
   const InstructionList& instructions_;

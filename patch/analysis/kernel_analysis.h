@@ -31,7 +31,8 @@ struct ControlFlow;
 //   s_add_u32   s[n],   s[n],   literal     (s_add_co_u32 on gfx12)
 //   s_addc_u32  s[n+1], s[n+1], literal     (s_add_co_ci_u32)
 // with nothing but waits, s_nop and s_delay_alu in between, and no way in but
-// from the top: the counter itself is then never observed.
+// from the top: the counter itself is then never observed. Nor is SCC read behind it,
+// which is what the sum carries.
 struct PcAddress {
   uint32_t getpc = 0, low = 0, high = 0;  // instruction indices
   // Added to the address of the instruction behind s_getpc_b64.

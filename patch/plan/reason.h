@@ -49,6 +49,7 @@ enum class Reason : uint16_t {
   kOutOfBranchReach,
   kNoSegmentSlot,  // no program header can be recycled
   kNotClonable,    // the kernel cannot be written anew
+  kNotBeside,      // the kernel cannot run from an image beside the loaded original
   // The object.
   kKernargPreloadEntry,  // two hardware entries
   kUnknownProcessor,

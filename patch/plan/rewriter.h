@@ -157,10 +157,13 @@ class Rewriter {
   // Several plans may share a site: they run in the given order, those before
   // the instruction and those after it. `kernels` holds
   // an analysis for every kernel_index that a plan names. Deterministic.
+  // `beside`: the image is to be loaded beside the loaded original; its clones use the
+  // original's addresses, by fixups of base kOriginal. Then all plans are for clones.
   // INTERNAL only for a bug; a site that cannot be placed is a refusal.
   virtual absl::StatusOr<RewriteResult> Emit(const CodeObject& object,
                                              const std::vector<const KernelAnalysis*>& kernels,
-                                             const std::vector<SitePlan>& plans) = 0;
+                                             const std::vector<SitePlan>& plans,
+                                             bool beside = false) = 0;
 };
 
 }  // namespace rjdbi::patch

@@ -16,6 +16,9 @@ namespace {
 // so many further on.
 constexpr uint16_t kDelayFirst = 0xf, kDelaySkipShift = 4, kDelaySkip = 7;
 
+// SOP1 on every generation: where the destination is.
+constexpr uint32_t kSop1Destination = 0x7f << 16;
+
 // One instruction's part of the clone.
 struct Piece {
   const CloneInsertion* insertion = nullptr;
@@ -28,11 +31,12 @@ struct Piece {
 class Cloner {
  public:
   Cloner(const KernelAnalysis& kernel, const std::vector<CloneInsertion>& insertions,
-         uint64_t vaddr, const BranchEncoding& encoding)
+         uint64_t vaddr, const BranchEncoding& encoding, bool beside)
       : kernel_(kernel),
         instructions_(kernel.instructions()),
         vaddr_(vaddr),
         encoding_(encoding),
+        beside_(beside),
         pieces_(instructions_.size()) {
     for (const CloneInsertion& insertion : insertions) {
       pieces_[insertion.instruction].insertion = &insertion;
@@ -198,16 +202,28 @@ class Cloner {
     const uint64_t from = vaddr_ + clone_.places[address.getpc] + 4;
     const uint64_t original =
         kernel_.kernel().entry_vaddr + instructions_[address.getpc].offset + 4;
-    const uint64_t displacement = static_cast<uint64_t>(address.displacement) + original - from;
-    SetWord(clone_.places[address.low] + 4, static_cast<uint32_t>(displacement));
-    const uint32_t high_half = address.high == address.low ? 8 : 4;
-    SetWord(clone_.places[address.high] + high_half, static_cast<uint32_t>(displacement >> 32));
+    const uint64_t target = static_cast<uint64_t>(address.displacement) + original;
+    const uint32_t low = clone_.places[address.low] + 4;
+    const uint32_t high = clone_.places[address.high] + (address.high == address.low ? 8u : 4u);
+    if (beside_) {
+      // Nothing is carried: the words are those of the address.
+      SetWord(clone_.places[address.getpc],
+              encoding_.zero_pair | (WordOf(address.getpc) & kSop1Destination));
+      SetWord(low, 0);
+      SetWord(high, 0);
+      clone_.fixups.push_back({low, false, target, FixupBase::kOriginal});
+      clone_.fixups.push_back({high, true, target, FixupBase::kOriginal});
+      return;
+    }
+    SetWord(low, static_cast<uint32_t>(target - from));
+    SetWord(high, static_cast<uint32_t>((target - from) >> 32));
   }
 
   const KernelAnalysis& kernel_;
   const InstructionList& instructions_;
   const uint64_t vaddr_;
   const BranchEncoding& encoding_;
+  const bool beside_;
   std::vector<Piece> pieces_;
   std::map<uint32_t, uint32_t> clause_of_;  // instruction -> s_clause, for those with clause_ahead
   uint64_t size_ = 0;
@@ -252,7 +268,7 @@ KernelOutcome OutcomeOf(const KernelAnalysis& kernel, const Clone& clone, uint64
 
 PlacedClones PlaceClones(const std::map<size_t, const KernelAnalysis*>& kernels,
                          const std::vector<SitePlan>& plans, uint64_t base,
-                         const BranchEncoding& encoding, PlacedCode& placed) {
+                         const BranchEncoding& encoding, bool beside, PlacedCode& placed) {
   std::map<size_t, std::vector<size_t>> by_kernel;
   for (size_t p = 0; p < plans.size(); ++p) {
     if (plans[p].placement == Placement::kClone) by_kernel[plans[p].kernel_index].push_back(p);
@@ -276,7 +292,7 @@ PlacedClones PlaceClones(const std::map<size_t, const KernelAnalysis*>& kernels,
     }
     const uint64_t end = base + placed.segment.size();
     const uint64_t vaddr = (end + kKernelAlignment - 1) / kKernelAlignment * kKernelAlignment;
-    auto made = MakeClone(kernel, insertions, vaddr, encoding);
+    auto made = MakeClone(kernel, insertions, vaddr, encoding, beside);
     if (auto* refusal = std::get_if<Refusal>(&made)) {
       KernelOutcome& outcome = result.kernels.emplace_back();
       outcome.kernel_index = index;
@@ -290,6 +306,10 @@ PlacedClones PlaceClones(const std::map<size_t, const KernelAnalysis*>& kernels,
     }
     placed.segment.insert(placed.segment.end(), clone.bytes.begin(), clone.bytes.end());
     placed.moved_kernels[index] = vaddr;
+    for (WordFixup fixup : clone.fixups) {
+      fixup.offset += vaddr;
+      result.fixups.push_back(fixup);
+    }
     for (const PlanPlace& place : places) {
       const uint32_t i = place.instruction;
       const uint64_t at = place.position == Position::kBefore
@@ -304,8 +324,9 @@ PlacedClones PlaceClones(const std::map<size_t, const KernelAnalysis*>& kernels,
 
 std::variant<Clone, Refusal> MakeClone(const KernelAnalysis& kernel,
                                        const std::vector<CloneInsertion>& insertions,
-                                       uint64_t vaddr, const BranchEncoding& encoding) {
-  return Cloner(kernel, insertions, vaddr, encoding).Make();
+                                       uint64_t vaddr, const BranchEncoding& encoding,
+                                       bool beside) {
+  return Cloner(kernel, insertions, vaddr, encoding, beside).Make();
 }
 
 }  // namespace rjdbi::patch

@@ -63,6 +63,7 @@ struct SiteCode {
 struct BranchEncoding {
   uint32_t branch = 0;               // s_branch with a zero offset
   uint32_t nop = 0;                  // s_nop 0
+  uint32_t zero_pair = 0;            // s_mov_b64 s[0:1], 0
   bool offset_3f_is_broken = false;  // gfx10.1: simm16 = 0x3f jumps elsewhere
 };
 

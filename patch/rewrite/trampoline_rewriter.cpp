@@ -158,7 +158,7 @@ class TrampolineRewriter final : public Rewriter {
                                              const ProbeRequest& request) override;
   absl::StatusOr<RewriteResult> Emit(const CodeObject& object,
                                      const std::vector<const KernelAnalysis*>& kernels,
-                                     const std::vector<SitePlan>& plans) override;
+                                     const std::vector<SitePlan>& plans, bool beside) override;
 
  private:
   absl::StatusOr<std::vector<SiteCode>> MakeSites(const KernelsByIndex& kernels,
@@ -383,7 +383,8 @@ KernelsByIndex ByIndex(const std::vector<const KernelAnalysis*>& kernels) {
 }
 
 // Every plan names an instruction, and a kernel's plans agree on the placement.
-absl::Status CheckPlans(const KernelsByIndex& by_index, const std::vector<SitePlan>& plans) {
+absl::Status CheckPlans(const KernelsByIndex& by_index, const std::vector<SitePlan>& plans,
+                        bool beside) {
   std::map<size_t, Placement> placements;
   for (size_t p = 0; p < plans.size(); ++p) {
     const SitePlan& plan = plans[p];
@@ -396,6 +397,10 @@ absl::Status CheckPlans(const KernelsByIndex& by_index, const std::vector<SitePl
     if (placements.emplace(plan.kernel_index, plan.placement).first->second != plan.placement) {
       return absl::InternalError(
           absl::StrCat("the plans of kernel ", plan.kernel_index, " disagree on its placement"));
+    }
+    if (beside && plan.placement != Placement::kClone) {
+      return absl::InternalError(
+          absl::StrCat("plan ", p, " is for a trampoline, in an image beside the original"));
     }
   }
   return absl::OkStatus();
@@ -442,6 +447,9 @@ absl::StatusOr<BranchEncoding> TrampolineRewriter::EncodingFor(const KernelAnaly
   if (!branch.ok()) return branch.status();
   absl::StatusOr<uint32_t> nop = AssembleWord(cache_, kernel, "s_nop 0");
   if (!nop.ok()) return nop.status();
+  absl::StatusOr<uint32_t> zero_pair = AssembleWord(cache_, kernel, "s_mov_b64 s[0:1], 0");
+  if (!zero_pair.ok()) return zero_pair.status();
+  encoding.zero_pair = *zero_pair;
   encoding.branch = *branch;
   encoding.nop = *nop;
   encoding.offset_3f_is_broken = kernel.isa().generation().guards_wait;
@@ -525,8 +533,14 @@ absl::Status AddCloneFixups(const CodeObject& image, const PlacedClones& clones,
     for (const WordFixup& fixup : plan.fixups) {
       const auto offset = image.VaddrToOffset(*clones.sequences[p] + fixup.offset);
       if (!offset) return absl::InternalError("a fixup lies outside the file");
-      result.fixups.push_back({*offset, fixup.high_half, fixup.addend});
+      result.fixups.push_back({*offset, fixup.high_half, fixup.addend, fixup.base});
     }
+  }
+  for (WordFixup fixup : clones.fixups) {
+    const auto offset = image.VaddrToOffset(fixup.offset);
+    if (!offset) return absl::InternalError("a fixup lies outside the file");
+    fixup.offset = *offset;
+    result.fixups.push_back(fixup);
   }
   return absl::OkStatus();
 }
@@ -546,7 +560,7 @@ absl::Status FillResult(const std::vector<SiteCode>& sites, const PlacedClones& 
       const std::optional<uint64_t> offset =
           image->VaddrToOffset(site.trampoline_vaddr + fixup.offset);
       if (!offset) return absl::InternalError("a fixup lies outside the file");
-      result.fixups.push_back({*offset, fixup.high_half, fixup.addend});
+      result.fixups.push_back({*offset, fixup.high_half, fixup.addend, fixup.base});
     }
   }
   if (absl::Status status = AddCloneFixups(*image, clones, plans, result); !status.ok()) {
@@ -609,7 +623,7 @@ bool FillOutcomes(const std::vector<SiteCode>& sites, PlacedCode& placed, Placed
 
 absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
     const CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
-    const std::vector<SitePlan>& plans) {
+    const std::vector<SitePlan>& plans, bool beside) {
   RewriteResult result;
   for (size_t p = 0; p < plans.size(); ++p) result.sites.push_back({p, std::nullopt, 0, 0});
   if (plans.empty()) return result;
@@ -621,7 +635,7 @@ absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
     return result;
   }
   const KernelsByIndex by_index = ByIndex(kernels);
-  if (absl::Status status = CheckPlans(by_index, plans); !status.ok()) return status;
+  if (absl::Status status = CheckPlans(by_index, plans, beside); !status.ok()) return status;
   absl::StatusOr<std::vector<SiteCode>> sites = MakeSites(by_index, plans);
   if (!sites.ok()) return sites.status();
   const KernelAnalysis& any = *by_index.at(plans.front().kernel_index);
@@ -631,7 +645,7 @@ absl::StatusOr<RewriteResult> TrampolineRewriter::Emit(
   // Trampolines first: they have to be near the code.
   PlacedCode placed;
   if (!sites->empty()) placed = PlaceSites(object, kernels, *segment_vaddr, *encoding, *sites);
-  PlacedClones clones = PlaceClones(by_index, plans, *segment_vaddr, *encoding, placed);
+  PlacedClones clones = PlaceClones(by_index, plans, *segment_vaddr, *encoding, beside, placed);
   if (!FillOutcomes(*sites, placed, clones, plans, result)) return result;
 
   CodeObjectEdit edit;

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rjdbi/v1/contract.pb.h"
+#include "rjdbi/v1/control.pb.h"
 #include "rjdbi/v1/patch_record.pb.h"
 #include "rjdbi/v1/perturbation.pb.h"
 #include "tests/daemon/harness.h"
@@ -627,6 +628,32 @@ TEST(Offline, ModesAndReductions) {
   const std::string script = Rjctl({"completion", "bash"}).out;
   EXPECT_THAT(script, HasSubstr("--mode) COMPREPLY=($(compgen -W 'enforce warn dryrun'"));
   EXPECT_THAT(script, HasSubstr("--reduce) COMPREPLY=($(compgen -W 'block-count rotate'"));
+}
+
+TEST(Offline, AdmitMakesImagesBeside) {
+  const TemporaryFolder folder;
+  const std::string input = folder.path() + "/in.co", image = folder.path() + "/out.co",
+                    restored = folder.path() + "/restored.co";
+  WriteFile(input, CodeObject());
+  const std::string spec = "kernel=add_one,sites=global_store*,probe=count-waves";
+  const ProgramResult json = Rjctl({"admit", input, "--attach", spec, "--beside", "--output-image",
+                                    image, "-o", "json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err << json.out;
+  const auto reply = Parse<v1::AdmitBesideReply>(json.out);
+  EXPECT_TRUE(reply.record().beside());
+  ASSERT_EQ(reply.kernel_switches_size(), 1);
+  EXPECT_EQ(reply.kernel_switches(0).kernel(), "add_one");
+  EXPECT_GT(reply.kernel_switches(0).original_descriptor(), 0u);
+  const ProgramResult table = Rjctl({"admit", input, "--attach", spec, "--beside"});
+  EXPECT_THAT(table.out, HasSubstr("for loading beside the loaded original"));
+  EXPECT_THAT(table.out, HasSubstr("BESIDE"));
+  EXPECT_THAT(Rjctl({"map", image}).out, HasSubstr("only the new code runs"));
+  EXPECT_EQ(Rjctl({"unpatch", image, "--output-image", restored}).exit_code, 0);
+  EXPECT_EQ(ReadFile(restored), ReadFile(input));
+  const ProgramResult trampolines =
+      Rjctl({"admit", input, "--attach", spec + ",placement=trampoline", "--beside"});
+  EXPECT_EQ(trampolines.exit_code, 3);
+  EXPECT_THAT(trampolines.out, HasSubstr("RJD-P004"));
 }
 
 TEST(Offline, AdmitPatchesAFile) {

@@ -11,6 +11,7 @@
 
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
+#include "contract/patch_record.h"
 #include "contract/text.h"
 #include "patch/codeobject/appendix.h"
 #include "patch/rewrite/trampoline_rewriter.h"
@@ -690,8 +691,8 @@ class LyingRewriter : public patch::Rewriter {
   }
   absl::StatusOr<patch::RewriteResult> Emit(
       const patch::CodeObject& object, const std::vector<const patch::KernelAnalysis*>& kernels,
-      const std::vector<patch::SitePlan>& plans) override {
-    auto result = honest_->Emit(object, kernels, plans);
+      const std::vector<patch::SitePlan>& plans, bool beside) override {
+    auto result = honest_->Emit(object, kernels, plans, beside);
     if (result.ok() && corrupt_) result->image[object.bytes().size() / 2] ^= 0xff;
     return result;
   }
@@ -782,6 +783,145 @@ TEST(Placement, FallsBackWhenBranchesDoNotReach) {
   ExpectConserved(none);
   EXPECT_EQ(CountAttached(none.record), 0u);
   EXPECT_EQ(none.record.decisions(0).violations(0).constraint_id(), "RJD-P003");
+}
+
+// ---- Beside the loaded original ------------------------------------------------------
+
+Policy Beside() {
+  Policy policy = DefaultPolicy();
+  policy.beside = true;
+  return policy;
+}
+
+TEST(BesideImages, SwitchKernelsThatHaveProbesAndNoOthers) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  for (const v1::Placement placement : {v1::PLACEMENT_UNSPECIFIED, v1::AUTO, v1::CLONE}) {
+    Policy policy = Beside();
+    policy.placement = v1::TRAMPOLINE;  // a default, which does not count
+    const Admission a = AdmitAll(
+        object, {Placed(Attach("a1", "add", "memory", "count-waves"), placement)}, policy);
+    ExpectConserved(a);
+    EXPECT_TRUE(a.record.beside());
+    EXPECT_EQ(PlacementOf(a, "add"), v1::CLONE);
+    const auto original = patch::CodeObject::Parse(object);
+    const auto image = patch::CodeObject::Parse(a.patched);
+    ASSERT_TRUE(original.ok() && image.ok());
+    ASSERT_EQ(a.switches.size(), 1u);
+    const KernelSwitch& s = a.switches[0];
+    EXPECT_EQ(s.kernel, "add");
+    for (size_t k = 0; k < original->kernels().size(); ++k) {
+      const patch::Kernel &before = original->kernels()[k], &after = image->kernels()[k];
+      EXPECT_EQ(before.entry_vaddr == after.entry_vaddr, before.name != "add");
+      if (before.name != "add") continue;
+      EXPECT_EQ(s.original_descriptor, before.descriptor_vaddr);
+      EXPECT_EQ(s.descriptor, after.descriptor_vaddr);
+      EXPECT_EQ(s.group_segment_bytes, 1024u);
+      EXPECT_EQ(s.private_segment_bytes, 0u);
+    }
+  }
+}
+
+TEST(BesideImages, NothingAttachedIsNoSwitch) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  const Admission a = AdmitAll(object, {Attach("a1", "add", "s_memtime", "nop")}, Beside());
+  EXPECT_TRUE(a.patched.empty());
+  EXPECT_TRUE(a.switches.empty());
+  const Admission instead = AdmitAll(object, {Attach("a1", "add", "memory", "nop")});
+  EXPECT_FALSE(instead.patched.empty());
+  EXPECT_TRUE(instead.switches.empty());
+  EXPECT_FALSE(instead.record.beside());
+}
+
+TEST(BesideImages, TrampolinesAreRefused) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  const Admission a =
+      AdmitAll(object, {Placed(Attach("a1", "add", "memory", "count-waves"), v1::TRAMPOLINE),
+                        Attach("a2", "add", "memory", "count-waves")},
+               Beside());
+  ExpectConserved(a);
+  ASSERT_EQ(a.switches.size(), 1u);
+  for (const v1::Decision& d : a.record.decisions()) {
+    EXPECT_EQ(IsAttached(d), d.attachment_id() == "a2") << d.ShortDebugString();
+    if (d.attachment_id() == "a2") continue;
+    EXPECT_EQ(d.outcome(), v1::UNSUPPORTED_SITE);
+    EXPECT_EQ(d.violations(0).constraint_id(), "RJD-P004");
+    EXPECT_THAT(d.violations(0).message(), HasSubstr("asks for trampolines"));
+    EXPECT_THAT(d.violations(0).next_step(), HasSubstr("Restart the process"));
+  }
+}
+
+// Obstacles to a clone, found before and when it is made.
+TEST(BesideImages, WhatCannotBeClonedIsRefused) {
+  AsmKernel jumps, carries, far, fine;
+  jumps.name = "jumps";
+  jumps.body = "v_mov_b32_e32 v0, 0\ns_setpc_b64 s[4:5]\ns_endpgm";
+  carries.name = "carries";
+  carries.body =
+      "s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
+      "v_mov_b32_e32 v0, 0\ns_cselect_b32 s6, 1, 0\ns_endpgm";
+  far.name = "far";
+  far.body =
+      "s_cbranch_scc1 .Lfar\n.rept 1100\nv_mov_b32_e32 v0, 1\n.rept 20\ns_nop 1\n.endr\n.endr\n"
+      ".Lfar:\ns_endpgm";
+  fine.name = "fine";
+  fine.body = "v_mov_b32_e32 v0, 0\ns_endpgm";
+  const auto object = AssembleObject("gfx90a", 64, {jumps, carries, far, fine});
+  v1::Attachment asked = Attach("a1", "*", "v_mov_b32", "count-waves");
+  asked.mutable_spec()->mutable_budget()->set_expected_events_per_second(1);
+  const Admission a = AdmitAll(object, {asked}, Beside());
+  ExpectConserved(a);
+  ASSERT_EQ(a.switches.size(), 1u);
+  EXPECT_EQ(a.switches[0].kernel, "fine");
+  std::map<std::string, std::string> why;
+  for (const v1::Decision& d : a.record.decisions()) {
+    if (IsAttached(d)) continue;
+    EXPECT_EQ(d.violations(0).constraint_id(), "RJD-P004");
+    why[d.site().location().kernel()] = d.violations(0).message();
+  }
+  EXPECT_EQ(why.size(), 3u);
+  EXPECT_THAT(why["jumps"], HasSubstr("branches through a register"));
+  EXPECT_THAT(why["carries"], HasSubstr("the carry of an address is read"));
+  EXPECT_THAT(why["far"], HasSubstr("would not reach its target"));
+}
+
+TEST(BesideImages, ReferToTheOriginal) {
+  AsmKernel k;
+  k.body =
+      "s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
+      "s_load_dword s6, s[4:5], 0x0\ns_endpgm";
+  const auto object = AssembleObject("gfx90a", 64, {k});
+  const Admission a =
+      AdmitAll(object, {Attach("a1", "k", "s_load_dword", "count-waves")}, Beside());
+  ASSERT_EQ(CountAttached(a.record), 1u);
+  const auto original = patch::CodeObject::Parse(object);
+  const uint64_t target = original->kernels()[0].entry_vaddr + 4 + 0x1234567812345678;
+  size_t halves[2] = {}, counters = 0;
+  for (const patch::WordFixup& f : a.fixups) {
+    if (f.base == patch::FixupBase::kCounters) {
+      ++counters;
+      continue;
+    }
+    EXPECT_EQ(f.addend, target);
+    ++halves[f.high_half];
+  }
+  EXPECT_EQ(counters, 2u);
+  EXPECT_EQ(halves[0], 1u);
+  EXPECT_EQ(halves[1], 1u);
+}
+
+// The patches in an image stand for its original, beside it as instead of it.
+TEST(BesideImages, LeadBackToTheirOriginal) {
+  const auto object = CompileOpenCl("gfx90a", kSource);
+  const Admission a = AdmitAll(object, {Attach("a1", "add", "memory", "count-waves")}, Beside());
+  const auto opened = OpenPatched(a.patched);
+  ASSERT_TRUE(opened.ok() && opened->has_value()) << opened.status();
+  EXPECT_EQ((*opened)->original, object);
+  EXPECT_TRUE((*opened)->record.beside());
+  const Admission again =
+      AdmitAll(a.patched, {Attach("a1", "add", "memory", "count-waves")}, Beside());
+  EXPECT_EQ(again.patched, a.patched);
+  EXPECT_TRUE(again.record.has_prior_patch());
+  ASSERT_EQ(again.switches.size(), 1u);
 }
 
 TEST(Placement, TakesTheProgramCounterOnlyInClones) {

@@ -61,6 +61,7 @@ struct Case {
   uint64_t addend = 8;  // what the fixups add
   // The sequence may write to a ring; RINGA and RINGB become its address.
   bool ring = false;
+  patch::FixupBase base = patch::FixupBase::kCounters;
   InferenceInput::Counts counts = InferenceInput::Counts::kNothing;
 };
 
@@ -111,7 +112,7 @@ Inference Infer(const Case& c) {
   for (size_t i = 0; i + 4 <= bytes->size(); i += 4) {
     uint32_t word = 0;
     std::memcpy(&word, bytes->data() + i, 4);
-    if (word == kLo || word == kHi) fixups.push_back({i, word == kHi, c.addend});
+    if (word == kLo || word == kHi) fixups.push_back({i, word == kHi, c.addend, c.base});
     if (word == kRingLo || word == kRingHi) fixups.push_back({i, word == kRingHi, kRingAt});
   }
   InferenceInput in;
@@ -471,6 +472,10 @@ std::vector<Case> Cases() {
        "nop"},
       // Fixups.
       {"fixup in an addition", "s_add_u32 s10, s10, LO", {"RJD-E012"}},
+      {.name = "the original's address",
+       .text = kWave64,
+       .violations = {"RJD-E002", "RJD-E012", "RJD-E012"},
+       .base = patch::FixupBase::kOriginal},
   };
 }
 

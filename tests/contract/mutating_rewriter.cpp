@@ -79,9 +79,9 @@ void MutatingRewriter::MutateImage(const patch::CodeObject& object,
 
 absl::StatusOr<RewriteResult> MutatingRewriter::Emit(
     const patch::CodeObject& object, const std::vector<const KernelAnalysis*>& kernels,
-    const std::vector<SitePlan>& wanted) {
+    const std::vector<SitePlan>& wanted, bool beside) {
   plans = wanted;
-  auto result = real_->Emit(object, kernels, wanted);
+  auto result = real_->Emit(object, kernels, wanted, beside);
   sequences.clear();
   if (!result.ok()) return result;
   for (const patch::EmittedSite& site : result->sites) {

@@ -69,7 +69,7 @@ class MutatingRewriter : public patch::Rewriter {
   }
   absl::StatusOr<patch::RewriteResult> Emit(
       const patch::CodeObject& object, const std::vector<const patch::KernelAnalysis*>& kernels,
-      const std::vector<patch::SitePlan>& wanted) override;
+      const std::vector<patch::SitePlan>& wanted, bool beside = false) override;
 
   // The mistake that `seed` makes of the right plan.
   bool MutateAgain(const patch::KernelAnalysis& kernel, const Site& site, patch::SitePlan& plan) {

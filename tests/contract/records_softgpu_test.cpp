@@ -23,6 +23,7 @@
 #include "contract/record_format.h"
 #include "patch/rewrite/trampoline_rewriter.h"
 #include "proto/rjdbi/telemetry_ring.h"
+#include "tests/contract/beside_loading.h"
 #include "tests/contract/expanded.h"
 #include "tests/patch/analysis_assemble.h"
 #include "tests/softgpu/interp/test_loader.h"
@@ -245,16 +246,6 @@ class Host {
   KernelArgs args_;
 };
 
-void ApplyFixups(std::vector<uint8_t>& image, const std::vector<patch::WordFixup>& fixups,
-                 const void* buffer) {
-  for (const auto& fixup : fixups) {
-    const uint64_t address = reinterpret_cast<uint64_t>(buffer) + fixup.addend;
-    const auto word = static_cast<uint32_t>(fixup.high_half ? address >> 32 : address);
-    ASSERT_LE(fixup.offset + 4, image.size());
-    std::memcpy(image.data() + fixup.offset, &word, sizeof(word));
-  }
-}
-
 v1::Attachment Attach(const std::string& kernel, const std::string& probe, const std::string& sites,
                       v1::Placement placement, v1::Position position) {
   v1::Attachment a;
@@ -290,6 +281,7 @@ struct Case {
   std::string value_register;
   uint32_t half_bytes = 1u << 20;
   uint32_t poll_every = 0;  // instructions; 0: only at the end
+  bool beside = false;      // an image beside the loaded original
 };
 
 struct Totals {
@@ -308,8 +300,9 @@ void Check(const Case& c, const std::vector<uint8_t>& bytes, const Program& prog
   auto rewriter = patch::MakeTrampolineRewriter();
   v1::Attachment attachment = Attach(program.kernel, c.probe, c.sites, c.placement, c.position);
   attachment.mutable_spec()->set_value_register(c.value_register);
-  Admission admission =
-      WithDecisions(Admit(bytes, {attachment}, Generous(c.half_bytes), *rewriter));
+  Policy policy = Generous(c.half_bytes);
+  policy.beside = c.beside;
+  Admission admission = WithDecisions(Admit(bytes, {attachment}, policy, *rewriter));
   const v1::AdmissionRecord& record = admission.record;
   ASSERT_EQ(record.object_violations_size(), 0) << record.object_violations(0).DebugString();
   std::vector<const v1::Decision*> sites;
@@ -341,8 +334,15 @@ void Check(const Case& c, const std::vector<uint8_t>& bytes, const Program& prog
   ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
   Buffer buffer(host.memory(), record);
   Drain drain(buffer, c.poll_every);
-  ApplyFixups(admission.patched, admission.fixups, buffer.begin());
-  const Outcome after = host.Run(admission.patched, [&](const LoadedObject&) { return &drain; });
+  std::string error;
+  const auto original = LoadedObject::Load(bytes, &host.memory(), &error);
+  ASSERT_NE(original, nullptr) << error;
+  test::FillFixups(admission.patched, admission.fixups, buffer.begin(), original->bias());
+  std::optional<test::Fence> fence;
+  const Outcome after = host.Run(admission.patched, [&](const LoadedObject& object) {
+    if (c.beside) fence.emplace(host.memory(), admission, object.bias());
+    return &drain;
+  });
   ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
   EXPECT_EQ(after.memory, before.memory);
   buffer.Finish();
@@ -547,14 +547,19 @@ void CheckSamples(const Case& c, Totals& totals) {
   }
 }
 
+// AUTO: beside the loaded original.
 using Variant = std::tuple<std::string, std::string, v1::Placement>;
 
 class Records : public testing::TestWithParam<Variant> {
  protected:
   Case Of(const std::string& probe, const std::string& sites) const {
     const auto& [target, object, placement] = GetParam();
-    return {
-        .target = target, .object = object, .probe = probe, .sites = sites, .placement = placement};
+    return {.target = target,
+            .object = object,
+            .probe = probe,
+            .sites = sites,
+            .placement = placement,
+            .beside = placement == v1::AUTO};
   }
 };
 
@@ -646,6 +651,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
                      testing::Values("kernels"), testing::Values(v1::CLONE, v1::TRAMPOLINE)),
     NameOf);
+INSTANTIATE_TEST_SUITE_P(Beside, Records,
+                         testing::Combine(testing::Values("gfx90a", "gfx1030", "gfx1100",
+                                                          "gfx1201"),
+                                          testing::Values("kernels"), testing::Values(v1::AUTO)),
+                         NameOf);
 INSTANTIATE_TEST_SUITE_P(Wave64, Records,
                          testing::Combine(testing::Values("gfx1030", "gfx1100", "gfx1201"),
                                           testing::Values("kernels64"), testing::Values(v1::CLONE)),

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
 #include <tuple>
@@ -20,6 +21,7 @@
 #include "contract/admission.h"
 #include "contract/user_probe.h"
 #include "patch/rewrite/trampoline_rewriter.h"
+#include "tests/contract/beside_loading.h"
 #include "tests/contract/expanded.h"
 #include "tests/softgpu/interp/test_loader.h"
 
@@ -249,16 +251,6 @@ Policy Generous() {
   return policy;
 }
 
-void ApplyFixups(std::vector<uint8_t>& image, const std::vector<patch::WordFixup>& fixups,
-                 const void* buffer) {
-  for (const auto& fixup : fixups) {
-    const uint64_t address = reinterpret_cast<uint64_t>(buffer) + fixup.addend;
-    const auto word = static_cast<uint32_t>(fixup.high_half ? address >> 32 : address);
-    ASSERT_LE(fixup.offset + 4, image.size());
-    std::memcpy(image.data() + fixup.offset, &word, sizeof(word));
-  }
-}
-
 bool IsAttached(const v1::Decision& d) {
   return d.outcome() == v1::VERIFIED_ATTACH || d.outcome() == v1::ATTACH_WITH_DECLARED_DEGRADATION;
 }
@@ -267,6 +259,7 @@ struct Totals {
   uint64_t sites = 0, refused = 0, unexpected = 0, misaligned = 0, lanes = 0, executed = 0;
 };
 
+// AUTO: beside the loaded original.
 using Variant = std::tuple<std::string, v1::Placement>;
 class UserProbes : public testing::TestWithParam<Variant> {
  protected:
@@ -278,12 +271,14 @@ void UserProbes::Check(const std::vector<uint8_t>& bytes, const Program& program
   const auto& [target, placement] = GetParam();
   const std::string object = ReadProbe(target, "hip"), loops = ReadProbe(target, "loops");
   auto rewriter = patch::MakeTrampolineRewriter();
+  Policy policy = Generous();
+  policy.beside = placement == v1::AUTO;
   Admission admission =
       WithDecisions(Admit(bytes,
                           {Attach("a1", program.kernel, object, "misaligned", 2, placement),
                            Attach("a2", program.kernel, object, "word_histogram", 8, placement),
                            Attach("a3", program.kernel, loops, "address_bits", 3, placement)},
-                          Generous(), *rewriter));
+                          policy, *rewriter));
   const v1::AdmissionRecord& record = admission.record;
   ASSERT_EQ(record.object_violations_size(), 0) << record.object_violations(0).DebugString();
   std::vector<const v1::Decision*> sites;
@@ -320,9 +315,15 @@ void UserProbes::Check(const std::vector<uint8_t>& bytes, const Program& program
   });
   ASSERT_EQ(before.fault.kind, Fault::Kind::kNone) << before.fault.what;
   DeviceBuffer<uint64_t> words(host.memory(), record.counter_count());
-  ApplyFixups(admission.patched, admission.fixups, words.data());
-  const Outcome after =
-      host.Run(admission.patched, [](uint64_t) -> softgpu::Observer* { return nullptr; });
+  std::string error;
+  const auto original = LoadedObject::Load(bytes, &host.memory(), &error);
+  ASSERT_NE(original, nullptr) << error;
+  test::FillFixups(admission.patched, admission.fixups, words.data(), original->bias());
+  std::optional<test::Fence> fence;
+  const Outcome after = host.Run(admission.patched, [&](uint64_t bias) -> softgpu::Observer* {
+    if (policy.beside) fence.emplace(host.memory(), admission, bias);
+    return nullptr;
+  });
   ASSERT_EQ(after.fault.kind, Fault::Kind::kNone) << after.fault.what;
   EXPECT_EQ(after.memory, before.memory);
   for (const v1::Decision* d : sites) {
@@ -373,7 +374,7 @@ std::string NameOf(const testing::TestParamInfo<Variant>& info) {
 INSTANTIATE_TEST_SUITE_P(Generations, UserProbes,
                          testing::Combine(testing::Values("gfx900", "gfx90a", "gfx942", "gfx1030",
                                                           "gfx1100", "gfx1201"),
-                                          testing::Values(v1::CLONE, v1::TRAMPOLINE)),
+                                          testing::Values(v1::CLONE, v1::TRAMPOLINE, v1::AUTO)),
                          NameOf);
 
 }  // namespace

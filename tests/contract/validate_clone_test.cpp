@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -41,6 +42,7 @@ v_add_f32_e32 v2, v2, v3
 s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(VALU_DEP_2)
 v_add_f32_e32 v4, v4, v2
 v_add_f32_e32 v5, v5, v2
+s_cmp_lg_u32 s8, 5
 s_cbranch_scc1 .Lend
 s_add_u32 s8, s8, 1
 s_cmp_lg_u32 s8, s9
@@ -80,7 +82,7 @@ class CloneValidation : public testing::Test {
   }
 
   void Emit() {
-    auto result = rewriter_->Emit(loaded_.object(), {kernel_}, plans_);
+    auto result = rewriter_->Emit(loaded_.object(), {kernel_}, plans_, beside_);
     ASSERT_TRUE(result.ok()) << result.status();
     result_ = *std::move(result);
     ASSERT_EQ(result_.kernels.size(), 1u);
@@ -105,8 +107,8 @@ class CloneValidation : public testing::Test {
 
   std::string Findings(const std::vector<SitePlan>* plans = nullptr) const {
     std::string text;
-    const auto report =
-        ValidateImage(loaded_.object(), {kernel_}, plans != nullptr ? *plans : plans_, result_);
+    const auto report = ValidateImage(loaded_.object(), {kernel_},
+                                      plans != nullptr ? *plans : plans_, result_, beside_);
     for (const auto& f : report.findings) text += f.what + "\n";
     return text;
   }
@@ -144,6 +146,7 @@ class CloneValidation : public testing::Test {
   std::vector<SitePlan> plans_;
   patch::RewriteResult result_;
   std::unique_ptr<patch::CodeObject> image_;
+  bool beside_ = false;
 };
 
 TEST_F(CloneValidation, WhatTheRewriterMakesIsProven) {
@@ -347,6 +350,153 @@ TEST_F(CloneValidation, NothingIsAdmittedBehindABranch) {
   EXPECT_NE(Findings(&other), "");
 }
 
+// Images to be loaded beside the loaded original.
+class BesideValidation : public CloneValidation {
+ protected:
+  BesideValidation() {
+    beside_ = true;
+    const uint32_t getpc = test::Loaded::Find(*kernel_, "s_getpc_b64");
+    target_ = kernel_->kernel().entry_vaddr + kernel_->instructions()[getpc].offset + 4 +
+              0x2345678912345678;
+  }
+  // Of the address's words.
+  patch::WordFixup& Fixup(bool high) {
+    for (patch::WordFixup& f : result_.fixups) {
+      if (f.base == patch::FixupBase::kOriginal && f.high_half == high) return f;
+    }
+    ADD_FAILURE() << "no such fixup";
+    return result_.fixups.front();
+  }
+  uint64_t target_ = 0;
+};
+
+TEST_F(BesideValidation, AnAddressIsTheOriginals) {
+  Everything();
+  EXPECT_EQ(Findings(), "");
+  EXPECT_EQ(Word(At("s_getpc_b64")), 0xbe860180u) << "s_mov_b64 s[6:7], 0";
+  ASSERT_EQ(result_.fixups.size(), 10u);
+  for (const bool high : {false, true}) {
+    EXPECT_EQ(Fixup(high).addend, target_);
+    EXPECT_EQ(Fixup(high).offset, At(high ? "s_addc_u32" : "s_add_u32") + 4);
+  }
+  // It is no image to be loaded instead of the original, nor the other way round.
+  beside_ = false;
+  EXPECT_NE(Findings(), "");
+  Emit();
+  EXPECT_EQ(Findings(), "");
+  beside_ = true;
+  EXPECT_NE(Findings(), "");
+}
+
+TEST_F(BesideValidation, EachBitOfTheCloneCounts) {
+  Everything();
+  std::set<uint64_t> fixups;
+  for (const auto& f : result_.fixups) {
+    for (uint64_t byte = 0; byte < 4; ++byte) fixups.insert(f.offset + byte);
+  }
+  ASSERT_EQ(fixups.size(), 40u);
+  const uint64_t start = FileOffset(result_.kernels[0].clone_vaddr);
+  for (uint64_t i = 0; i < result_.kernels[0].code_bytes; ++i) {
+    if (fixups.count(start + i) != 0) continue;
+    for (const int bit : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      result_.image[start + i] ^= static_cast<uint8_t>(1 << bit);
+      EXPECT_NE(Findings(), "") << "byte " << i << ", bit " << bit;
+      result_.image[start + i] ^= static_cast<uint8_t>(1 << bit);
+    }
+  }
+  EXPECT_EQ(Findings(), "");
+}
+
+TEST_F(BesideValidation, AReferenceToTheCopyIsFound) {
+  Everything();
+  const uint32_t getpc = test::Loaded::Find(*kernel_, "s_getpc_b64");
+  uint32_t word = 0;
+  std::memcpy(&word, kernel_->code().data() + kernel_->instructions()[getpc].offset, sizeof word);
+  EXPECT_THAT(With(At(getpc), word), HasSubstr("is not the original's"));
+  // -1, another pair, one half, and what is 0 in the register file.
+  for (const uint32_t wrong : {0xbe8601c1u, 0xbe880180u, 0xbe860080u, 0xbe86017cu}) {
+    EXPECT_THAT(With(At(getpc), wrong), HasSubstr("is not the original's"));
+  }
+}
+
+TEST_F(BesideValidation, FixupsAreExactlyThoseOfTheAddresses) {
+  Everything();
+  const patch::RewriteResult whole = result_;
+  for (const bool high : {false, true}) {
+    for (const uint64_t wrong : {target_ + 4, target_ - 4, target_ + (uint64_t{1} << 32), uint64_t{0},
+                                 kernel_->kernel().entry_vaddr}) {
+      Fixup(high).addend = wrong;
+      EXPECT_THAT(Findings(), HasSubstr("nor to a clone's address"));
+      result_ = whole;
+    }
+    Fixup(high).base = patch::FixupBase::kCounters;
+    EXPECT_THAT(Findings(), HasSubstr("nor to a clone's address"));
+    result_ = whole;
+    Fixup(high).high_half = !high;
+    EXPECT_NE(Findings(), "");
+    result_ = whole;
+    Fixup(high).offset += 4;
+    EXPECT_NE(Findings(), "");
+    result_ = whole;
+    const uint64_t gone = Fixup(high).offset;
+    std::erase_if(result_.fixups, [&](const auto& f) { return f.offset == gone; });
+    EXPECT_THAT(Findings(), HasSubstr("missing"));
+    result_ = whole;
+    result_.fixups.push_back(Fixup(high));
+    EXPECT_NE(Findings(), "") << "twice";
+    result_ = whole;
+  }
+  EXPECT_EQ(Findings(), "");
+}
+
+TEST_F(BesideValidation, NoSequenceIsGivenTheOriginalsAddress) {
+  Everything();
+  const auto counts = std::find_if(plans_.begin(), plans_.end(),
+                                   [](const SitePlan& plan) { return !plan.fixups.empty(); });
+  ASSERT_NE(counts, plans_.end());
+  std::vector<patch::WordFixup> fixups(counts->fixups.begin(), counts->fixups.end());
+  for (patch::WordFixup& f : fixups) f.base = patch::FixupBase::kOriginal;
+  counts->fixups = fixups;
+  Emit();
+  EXPECT_THAT(Findings(), HasSubstr("to be given the original's address"));
+}
+
+TEST_F(BesideValidation, TrampolinesAreNone) {
+  const auto plan = rewriter_->Plan(*kernel_, 0, {.probe = Probe::kNop});
+  ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+  plans_.push_back(std::get<SitePlan>(plan));
+  EXPECT_FALSE(rewriter_->Emit(loaded_.object(), {kernel_}, plans_, true).ok());
+  beside_ = false;
+  auto result = rewriter_->Emit(loaded_.object(), {kernel_}, plans_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  result_ = *std::move(result);
+  EXPECT_EQ(Findings(), "");
+  beside_ = true;
+  EXPECT_THAT(Findings(), HasSubstr("a trampoline is in an image"));
+}
+
+// The forms of other generations: a sign extension on gfx12.
+TEST(BesideOnGfx12, TheSignExtensionIsOfNothing) {
+  test::AsmKernel k;
+  k.body =
+      "s_getpc_b64 s[4:5]\ns_sext_i32_i16 s5, s5\ns_add_co_u32 s4, s4, 0xfffff000\n"
+      "s_add_co_ci_u32 s5, s5, 0xffffffff\ns_load_b32 s6, s[4:5], 0x0\ns_endpgm";
+  test::Loaded loaded(test::AssembleObject("gfx1201", 32, {k}));
+  const patch::KernelAnalysis& kernel = loaded.Kernel();
+  const auto rewriter = patch::MakeTrampolineRewriter();
+  const auto plan = rewriter->Plan(
+      kernel, 4, {.probe = Probe::kNop, .placement = Placement::kClone});
+  ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+  const std::vector<SitePlan> plans = {std::get<SitePlan>(plan)};
+  const auto result = rewriter->Emit(loaded.object(), {&kernel}, plans, true);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto report = ValidateImage(loaded.object(), {&kernel}, plans, *result, true);
+  EXPECT_TRUE(report.findings.empty()) << report.findings[0].what;
+  ASSERT_EQ(result->fixups.size(), 2u);
+  EXPECT_EQ(result->fixups[0].addend, kernel.kernel().entry_vaddr + 4 - 0x1000);
+  EXPECT_EQ(result->fixups[1].addend, result->fixups[0].addend);
+}
+
 // What the rewriter would not clone, the proof does not accept either: the same
 // bytes at another place, honestly described.
 TEST(CloneOfWhatCannotBeCloned, IsNotProven) {
@@ -361,6 +511,12 @@ TEST(CloneOfWhatCannotBeCloned, IsNotProven) {
       {"s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_mov_b32 s6, s5\n"
        "s_addc_u32 s5, s5, 0x12345678\ns_endpgm",
        "reads the program counter for an unknown purpose"},
+      {"s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
+       "v_mov_b32_e32 v0, 0\ns_cbranch_scc1 .Lend\n.Lend:\ns_endpgm",
+       "reads what an address carries"},
+      {"s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
+       "s_branch .Lfar\ns_nop 0\n.Lfar:\ns_cselect_b32 s6, 1, 0\ns_endpgm",
+       "reads what an address carries"},
       {"s_setpc_b64 s[4:5]\ns_endpgm", "depends on its address"},
       {"s_call_b64 s[4:5], 0\ns_endpgm", "depends on its address"},
       {"s_branch 100\ns_endpgm", "leads elsewhere"},

@@ -6,8 +6,8 @@ Usage: corpus_load_test.py TARGET ROCRAND ROCSPARSE
 
 Takes objects of Debian's librocrand and librocsparse for TARGET, smallest first
 (the corpus tests cover the large ones without loading them), admits count-waves
-at every memory instruction offline, in clones and with trampolines, and loads
-original and patched images.
+at every memory instruction offline, in clones, with trampolines and in images beside
+the original, and loads original and patched images.
 """
 import itertools
 import json
@@ -33,13 +33,20 @@ class CorpusLoad(unittest.TestCase):
             names = names[:OBJECTS]
             self.assertEqual(len(names), OBJECTS)
             patched, requested, attached = [], 0, 0
-            for name, placement in itertools.product(names, ("clone", "trampoline")):
-                out = f"{name}.{placement}.patched"
+            for name, form in itertools.product(names, ("clone", "trampoline", "beside")):
+                out = f"{name}.{form}.patched"
+                placement = "auto" if form == "beside" else form
                 reply = harness.run([harness.RJCTL, "admit", name, "--attach",
                                      f"kernel=*,sites=memory,probe=count-waves,placement={placement}",
+                                     *(["--beside"] if form == "beside" else []),
                                      "--output-image", out, "--output", "json"], check=False)
                 self.assertIn(reply.returncode, (0, 3, 4), f"{name}: {reply.stdout[-2000:]}{reply.stderr}")
                 record = json.loads(reply.stdout)
+                if form == "beside":
+                    switched = {s["kernel"] for s in record.get("kernelSwitches", [])}
+                    record = record["record"]
+                    self.assertEqual(switched, {c["kernel"] for c in record["coverage"]
+                                                if c.get("attached") or c.get("degraded")}, name)
                 row = [int(c.get("requested", 0)) for c in record["coverage"]]
                 done = [int(c.get("attached", 0)) + int(c.get("degraded", 0)) for c in record["coverage"]]
                 refused = [int(r["sites"]) for c in record["coverage"] for r in c.get("refused", [])]
@@ -48,7 +55,7 @@ class CorpusLoad(unittest.TestCase):
                 requested, attached = requested + sum(row), attached + sum(done)
                 if sum(done):
                     patched.append(out)
-            self.assertGreaterEqual(len(patched), 40)
+            self.assertGreaterEqual(len(patched), 60)
             loaded = harness.run([harness.BUILD / "tests" / "e2e" / "load_images", *names, *patched],
                                  env=harness.softgpu_env(target=TARGET), timeout=600)
             lines = loaded.stdout.splitlines()

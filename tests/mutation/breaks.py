@@ -34,6 +34,7 @@ PLACES = ("rewrite_test", "Placement*:BranchOffset*")
 TABLES = ("isa_hazards_test", "*")
 RECORDS = ("contract_records_test", "*gfx90a*CLONE")
 RECORD_GOLDEN = ("rewrite_test", "RecordGolden*")
+BESIDE = ("contract_beside_softgpu_test", "*gfx90a*")
 
 
 class Break(NamedTuple):
@@ -161,6 +162,19 @@ BREAKS = (
           "return clone_.places[*kernel_.InstructionAt(", (CLONES, VALIDATION)),
     Break("an address from the program counter is not corrected", CLONE,
           "for (const PcAddress& address : kernel_.PcAddresses()) Address(address);", "",
+          (CLONES, VALIDATION)),
+    Break("beside the original an address is one in the copy", CLONE,
+          "encoding_.zero_pair | (WordOf(address.getpc) & kSop1Destination)",
+          "WordOf(address.getpc)", (VALIDATION, BESIDE)),
+    Break("beside the original an address lacks its high word", CLONE,
+          "clone_.fixups.push_back({high, true, target, FixupBase::kOriginal});", "",
+          (VALIDATION, BESIDE)),
+    Break("beside the original an address is a word off", CLONE,
+          "clone_.fixups.push_back({low, false, target, FixupBase::kOriginal});",
+          "clone_.fixups.push_back({low, false, target + 4, FixupBase::kOriginal});",
+          (VALIDATION, BESIDE)),
+    Break("what an address carries is read in a clone", OBSTACLE,
+          "if (address->low != address->high && SccIsReadBehind(address->high)) {", "if (false) {",
           (CLONES, VALIDATION)),
     Break("a trampoline's way back is one word off", PLACEMENT,
           "if (!site.branch) return {behind};", "if (!site.branch) return {behind + 4};",

@@ -27,7 +27,8 @@ struct At {
 };
 
 // s_nop 0 at each site.
-patch::RewriteResult CloneWithNops(Loaded& original, const std::vector<At>& sites) {
+patch::RewriteResult CloneWithNops(Loaded& original, const std::vector<At>& sites,
+                                   bool beside = false) {
   const auto rewriter = patch::MakeTrampolineRewriter();
   std::vector<SitePlan> plans;
   for (const At& at : sites) {
@@ -37,7 +38,7 @@ patch::RewriteResult CloneWithNops(Loaded& original, const std::vector<At>& site
     EXPECT_TRUE(std::holds_alternative<SitePlan>(plan));
     plans.push_back(std::get<SitePlan>(plan));
   }
-  auto result = rewriter->Emit(original.object(), original.All(), plans);
+  auto result = rewriter->Emit(original.object(), original.All(), plans, beside);
   EXPECT_TRUE(result.ok()) << result.status();
   return result.ok() ? *std::move(result) : patch::RewriteResult();
 }
@@ -71,13 +72,14 @@ TEST(CloneText, BranchesAddressesAndClauses) {
         target.processor, target.wave,
         {{.body = ".Lback:\n" + std::string(clauses ? "s_clause 0x2\n" : "") + load + load + load +
                   "s_getpc_b64 s[6:7]\n" + extend + target.add + " s6, s6, 0x12345678\n" +
-                  target.addc + " s7, s7, 0x23456789\ns_cbranch_scc1 .Lend\n" +
+                  target.addc +
+                  " s7, s7, 0x23456789\ns_cmp_lg_u32 s8, s9\ns_cbranch_scc1 .Lend\n" +
                   "s_cbranch_scc0 .Lback\n.Lend:\ns_endpgm\n"}}));
     const patch::KernelAnalysis& kernel = original.Kernel();
     const uint32_t getpc = Loaded::Find(kernel, "s_getpc_b64");
     const auto last = static_cast<uint32_t>(kernel.instructions().size() - 1);
-    const auto result =
-        CloneWithNops(original, {{0}, {load_index}, {getpc, Position::kAfter}, {last}});
+    const std::vector<At> sites = {{0}, {load_index}, {getpc, Position::kAfter}, {last}};
+    const auto result = CloneWithNops(original, sites);
     const patch::KernelOutcome& outcome = result.kernels.at(0);
     // The address behind s_getpc_b64, in the original and in the clone.
     const uint64_t from = kernel.kernel().entry_vaddr + kernel.instructions()[getpc].offset + 4;
@@ -85,12 +87,22 @@ TEST(CloneText, BranchesAddressesAndClauses) {
     const uint64_t sum = 0x2345678912345678 + from - to;
     const auto back =
         static_cast<uint16_t>(-static_cast<int32_t>(outcome.pcs[last - 1].emitted / 4) - 1);
-    const std::string expected = absl::StrCat(
-        "s_nop 0\n", clauses ? "s_nop 0\n" : "", load, "s_nop 0\n", clauses ? "s_clause 0x1\n" : "",
-        load, load, "s_getpc_b64 s[6:7]\ns_nop 0\n", extend, target.add, " s6, s6, 0x",
-        absl::Hex(static_cast<uint32_t>(sum)), "\n", target.addc, " s7, s7, 0x",
-        absl::Hex(sum >> 32), "\ns_cbranch_scc1 1\ns_cbranch_scc0 ", back, "\ns_nop 0\ns_endpgm\n");
-    EXPECT_EQ(Text(result), expected);
+    const auto expected = [&](const char* begin, uint64_t words) {
+      return absl::StrCat("s_nop 0\n", clauses ? "s_nop 0\n" : "", load, "s_nop 0\n",
+                          clauses ? "s_clause 0x1\n" : "", load, load, begin, "\ns_nop 0\n", extend,
+                          target.add, " s6, s6, 0x", absl::Hex(static_cast<uint32_t>(words)), "\n",
+                          target.addc, " s7, s7, 0x", absl::Hex(words >> 32),
+                          "\ns_cmp_lg_u32 s8, s9\ns_cbranch_scc1 1\ns_cbranch_scc0 ", back,
+                          "\ns_nop 0\ns_endpgm\n");
+    };
+    EXPECT_EQ(Text(result), expected("s_getpc_b64 s[6:7]", sum));
+    const auto beside = CloneWithNops(original, sites, /*beside=*/true);
+    EXPECT_EQ(test::WithoutLiteralMarks(Text(beside)), expected("s_mov_b64 s[6:7], 0", 0));
+    ASSERT_EQ(beside.fixups.size(), 2u);
+    for (const patch::WordFixup& f : beside.fixups) {
+      EXPECT_EQ(f.base, patch::FixupBase::kOriginal);
+      EXPECT_EQ(f.addend, 0x2345678912345678 + from);
+    }
     // The original is as it was, to the byte.
     Loaded image(result.image);
     const auto left = image.object().AtVaddr(kernel.kernel().entry_vaddr, kernel.code().size());
@@ -194,6 +206,9 @@ TEST(NoClone, ForAReason) {
       {"s_getpc_b64 s[4:5]\ns_endpgm", "the program counter is not certain"},
       {"s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 4\ns_addc_u32 s5, s5, 0\ns_endpgm",
        "the program counter is not certain"},
+      {"s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0x12345678\ns_addc_u32 s5, s5, 0x12345678\n"
+       "s_cbranch_execz .Lx\nv_mov_b32_e32 v0, 0\n.Lx:\ns_cselect_b32 s6, 1, 0\ns_endpgm",
+       "the carry of an address is read"},
       {"s_branch 4000\ns_endpgm", "a branch leaves the kernel"},
       {"v_mov_b32_e32 v0, 0", "leaves the kernel at its end"},
       {".long 0xffffffff\ns_endpgm", "do not decode"},

@@ -60,6 +60,31 @@ void ReadSymbols(std::span<const uint8_t> file, const Elf64_Ehdr& header, uint64
   }
 }
 
+// R_AMDGPU_ABS64 and R_AMDGPU_RELATIVE64 (LLVM's AMDGPUUsage, "Relocation Records"), of
+// sections that are loaded. False: there is another one, or it lies outside.
+bool Relocate(std::span<const uint8_t> file, const Elf64_Ehdr& header, uint64_t bias,
+              std::span<uint8_t> image) {
+  constexpr uint32_t kAbs64 = 3, kRelative64 = 13;
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    const auto table = At<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr));
+    if (!table || table->sh_type != SHT_RELA || (table->sh_flags & SHF_ALLOC) == 0) continue;
+    const auto symbols = At<Elf64_Shdr>(file, header.e_shoff + table->sh_link * sizeof(Elf64_Shdr));
+    for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= table->sh_size; at += sizeof(Elf64_Rela)) {
+      const auto entry = At<Elf64_Rela>(file, table->sh_offset + at);
+      if (!entry || !symbols) return false;
+      const auto symbol = At<Elf64_Sym>(
+          file, symbols->sh_offset + ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym));
+      const uint32_t type = ELF64_R_TYPE(entry->r_info);
+      if (!symbol || (type != kAbs64 && type != kRelative64)) return false;
+      if (entry->r_offset > image.size() || image.size() - entry->r_offset < 8) return false;
+      const uint64_t value = bias + static_cast<uint64_t>(entry->r_addend) +
+                             (type == kAbs64 ? symbol->st_value : 0);
+      std::memcpy(image.data() + entry->r_offset, &value, sizeof value);
+    }
+  }
+  return true;
+}
+
 // The fields of an AQL kernel dispatch packet (HSA runtime specification 2.9).
 struct AqlPacket {
   uint16_t header = 0, setup = 0;
@@ -162,6 +187,12 @@ std::unique_ptr<LoadedObject> LoadedObject::Load(std::span<const uint8_t> elf, R
   object->memory_ = memory;
   for (const Elf64_Phdr& segment : segments) {
     std::memcpy(object->image_ + segment.p_vaddr, elf.data() + segment.p_offset, segment.p_filesz);
+  }
+  if (!Relocate(elf, *header, object->bias(), object->image())) {
+    munmap(image, size);
+    object->image_ = nullptr;
+    *error = "a relocation cannot be applied";
+    return nullptr;
   }
   ReadSymbols(elf, *header, object->bias(), object->symbols_);
   memory->Add(image, size, true);

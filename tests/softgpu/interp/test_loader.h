@@ -1,6 +1,7 @@
 // Runs kernels of AMDGPU code objects on the soft GPU without a runtime: copies
 // a code object's load segments into host memory, finds kernel descriptors, and
-// dispatches with kernel arguments given as bytes. No relocations are applied.
+// dispatches with kernel arguments given as bytes. Of relocations the 64-bit ones are
+// applied: addresses in data, and of what is found through the global offset table.
 //
 // Every byte a kernel may touch is registered with a RangeMemory; anything else
 // is a memory fault.
