@@ -72,11 +72,7 @@ class Validator {
  public:
   Validator(const CodeObject& original, const std::vector<const KernelAnalysis*>& kernels,
             const std::vector<SitePlan>& plans, const patch::RewriteResult& result, bool beside)
-      : original_(original),
-        plans_(plans),
-        result_(result),
-        beside_(beside),
-        image_(result.image) {
+      : original_(original), plans_(plans), result_(result), beside_(beside), image_(result.image) {
     for (const KernelAnalysis* k : kernels) analyses_[k->kernel_index()] = k;
   }
 
@@ -892,8 +888,8 @@ void Validator::CheckFixups() {
     const auto index = static_cast<size_t>(it - expected_fixups_.begin());
     if (it == expected_fixups_.end() || it->offset != f.offset || it->high_half != f.high_half ||
         it->addend != f.addend || it->base != f.base || seen[index]) {
-      Find(StrCat("the fixup at file offset ", f.offset,
-                  " belongs to no admitted sequence", beside_ ? " nor to a clone's address" : ""));
+      Find(StrCat("the fixup at file offset ", f.offset, " belongs to no admitted sequence",
+                  beside_ ? " nor to a clone's address" : ""));
       continue;
     }
     seen[index] = true;

@@ -24,8 +24,8 @@ using Kind = patch::InstructionOperand::Kind;
 
 // s_nop 0, on every generation.
 constexpr uint32_t kNop0 = 0xbf800000;
-// SOP1's source in its lowest byte: the constant 0, on every generation.
-constexpr uint32_t kInlineZero = 0x80;
+// SOP1 on every generation: the source, and its constant 0; where the destination is.
+constexpr uint32_t kInlineZero = 0x80, kSop1Source = 0xff, kSop1Destination = 0x7f << 16;
 // The generation on which a branch must not have this offset.
 constexpr std::string_view kErratumFamily = "gfx10.1";
 constexpr uint16_t kErratumOffset = 0x3f;
@@ -286,10 +286,13 @@ class Prover {
   bool IsZero(uint32_t i) const {
     const Instruction* in = kernel_.isa().DecodeShared(code_.subspan(at_, 4), 0);
     const auto& pair = instructions_.Shared(i).operands[0];
+    const uint32_t word = *Word(at_), was = OriginalWord(instructions_.OffsetOf(i));
+    // The decoder takes pairs that begin at an odd register for the one below.
+    if (((word ^ was) & kSop1Destination) != 0) return false;
     return in != nullptr && in->opcode == "s_mov_b64" && in->size == 4 &&
            in->operands.size() == 2 && IsRegister(*in, 0, pair.reg, 2) && in->operands[0].is_def &&
            in->operands[1].kind == Kind::kImmediate && in->operands[1].imm == 0 &&
-           (*Word(at_) & 0xff) == kInlineZero;
+           (word & kSop1Source) == kInlineZero;
   }
 
   // Leaves at_ behind the sequences of the position.

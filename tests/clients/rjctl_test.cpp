@@ -636,8 +636,8 @@ TEST(Offline, AdmitMakesImagesBeside) {
                     restored = folder.path() + "/restored.co";
   WriteFile(input, CodeObject());
   const std::string spec = "kernel=add_one,sites=global_store*,probe=count-waves";
-  const ProgramResult json = Rjctl({"admit", input, "--attach", spec, "--beside", "--output-image",
-                                    image, "-o", "json"});
+  const ProgramResult json =
+      Rjctl({"admit", input, "--attach", spec, "--beside", "--output-image", image, "-o", "json"});
   EXPECT_EQ(json.exit_code, 0) << json.err << json.out;
   const auto reply = Parse<v1::AdmitBesideReply>(json.out);
   EXPECT_TRUE(reply.record().beside());

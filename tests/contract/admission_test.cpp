@@ -798,8 +798,8 @@ TEST(BesideImages, SwitchKernelsThatHaveProbesAndNoOthers) {
   for (const v1::Placement placement : {v1::PLACEMENT_UNSPECIFIED, v1::AUTO, v1::CLONE}) {
     Policy policy = Beside();
     policy.placement = v1::TRAMPOLINE;  // a default, which does not count
-    const Admission a = AdmitAll(
-        object, {Placed(Attach("a1", "add", "memory", "count-waves"), placement)}, policy);
+    const Admission a =
+        AdmitAll(object, {Placed(Attach("a1", "add", "memory", "count-waves"), placement)}, policy);
     ExpectConserved(a);
     EXPECT_TRUE(a.record.beside());
     EXPECT_EQ(PlacementOf(a, "add"), v1::CLONE);
@@ -835,8 +835,9 @@ TEST(BesideImages, NothingAttachedIsNoSwitch) {
 TEST(BesideImages, TrampolinesAreRefused) {
   const auto object = CompileOpenCl("gfx90a", kSource);
   const Admission a =
-      AdmitAll(object, {Placed(Attach("a1", "add", "memory", "count-waves"), v1::TRAMPOLINE),
-                        Attach("a2", "add", "memory", "count-waves")},
+      AdmitAll(object,
+               {Placed(Attach("a1", "add", "memory", "count-waves"), v1::TRAMPOLINE),
+                Attach("a2", "add", "memory", "count-waves")},
                Beside());
   ExpectConserved(a);
   ASSERT_EQ(a.switches.size(), 1u);

@@ -22,9 +22,8 @@ namespace rjdbi::test {
 inline void FillFixups(std::vector<uint8_t>& image, const std::vector<patch::WordFixup>& fixups,
                        const void* counters, uint64_t original = 0) {
   for (const patch::WordFixup& fixup : fixups) {
-    const uint64_t base = fixup.base == patch::FixupBase::kOriginal
-                              ? original
-                              : reinterpret_cast<uint64_t>(counters);
+    const uint64_t base =
+        fixup.base == patch::FixupBase::kOriginal ? original : reinterpret_cast<uint64_t>(counters);
     const uint64_t address = base + fixup.addend;
     const auto word = static_cast<uint32_t>(fixup.high_half ? address >> 32 : address);
     ASSERT_LE(fixup.offset + 4, image.size());

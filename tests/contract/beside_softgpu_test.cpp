@@ -236,12 +236,11 @@ TEST_P(BesideState, IsTheOriginals) {
     SCOPED_TRACE(n);
     const std::string kernel = n % 3 == 2 ? "look" : "advance";
     const bool beside = n % 2 == 1 || n == 8;
-    const Fault expected =
-        alone.Dispatch(kernel, KernelArgs().Add(want.data()).Add(n / 2), shape,
-                       /*attached=*/false, beside ? &truth : &ignored);
+    const Fault expected = alone.Dispatch(kernel, KernelArgs().Add(want.data()).Add(n / 2), shape,
+                                          /*attached=*/false, beside ? &truth : &ignored);
     ASSERT_EQ(expected.kind, Fault::Kind::kNone) << expected.what;
-    const Fault fault = shared.Dispatch(kernel, KernelArgs().Add(have.data()).Add(n / 2), shape,
-                                        beside);
+    const Fault fault =
+        shared.Dispatch(kernel, KernelArgs().Add(have.data()).Add(n / 2), shape, beside);
     ASSERT_EQ(fault.kind, Fault::Kind::kNone) << fault.what;
     EXPECT_EQ(have.contents(), want.contents());
     EXPECT_EQ(StateOf(shared), StateOf(alone));
@@ -308,9 +307,9 @@ TEST_P(BesideState, MistakesInAddressesAreRefused) {
     return a.record.object_violations_size() > 0 ? a.record.object_violations(0).constraint_id()
                                                  : "";
   };
-  std::vector<size_t> words;          // of addresses: indices of fixups
-  std::vector<uint64_t> zeros;        // where s_mov_b64 stands for s_getpc_b64: file offsets
-  std::vector<uint32_t> were;         // the s_getpc_b64s
+  std::vector<size_t> words;    // of addresses: indices of fixups
+  std::vector<uint64_t> zeros;  // where s_mov_b64 stands for s_getpc_b64: file offsets
+  std::vector<uint32_t> were;   // the s_getpc_b64s
   test::Loaded loaded(bytes);
   rewriter.mistake = [&](patch::RewriteResult& result) {
     for (size_t i = 0; i < result.fixups.size(); ++i) {
@@ -347,7 +346,8 @@ TEST_P(BesideState, MistakesInAddressesAreRefused) {
     expect_refused([i](Result& r) { r.fixups[i].high_half = !r.fixups[i].high_half; });
     expect_refused([i](Result& r) { r.fixups[i].base = patch::FixupBase::kCounters; });
     expect_refused([i](Result& r) { r.fixups[i].offset += 4; });
-    expect_refused([i](Result& r) { r.fixups.erase(r.fixups.begin() + static_cast<ptrdiff_t>(i)); });
+    expect_refused(
+        [i](Result& r) { r.fixups.erase(r.fixups.begin() + static_cast<ptrdiff_t>(i)); });
     expect_refused([i](Result& r) { r.fixups.push_back(r.fixups[i]); });
   }
 }
@@ -424,8 +424,7 @@ class BesideSamples : public testing::TestWithParam<Variant> {
     const Fault expected =
         device.Dispatch(program.kernel, want.args, shape, false, &truth, preloads);
     EXPECT_EQ(expected.kind, Fault::Kind::kNone) << expected.what;
-    const Fault fault =
-        device.Dispatch(program.kernel, have.args, shape, true, nullptr, preloads);
+    const Fault fault = device.Dispatch(program.kernel, have.args, shape, true, nullptr, preloads);
     EXPECT_EQ(fault.kind, Fault::Kind::kNone) << fault.what;
     EXPECT_EQ(have.Contents(), want.Contents());
     return CheckCounters(admission, counters.contents(), truth);

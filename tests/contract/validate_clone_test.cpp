@@ -423,8 +423,8 @@ TEST_F(BesideValidation, FixupsAreExactlyThoseOfTheAddresses) {
   Everything();
   const patch::RewriteResult whole = result_;
   for (const bool high : {false, true}) {
-    for (const uint64_t wrong : {target_ + 4, target_ - 4, target_ + (uint64_t{1} << 32), uint64_t{0},
-                                 kernel_->kernel().entry_vaddr}) {
+    for (const uint64_t wrong : {target_ + 4, target_ - 4, target_ + (uint64_t{1} << 32),
+                                 uint64_t{0}, kernel_->kernel().entry_vaddr}) {
       Fixup(high).addend = wrong;
       EXPECT_THAT(Findings(), HasSubstr("nor to a clone's address"));
       result_ = whole;
@@ -480,20 +480,20 @@ TEST(BesideOnGfx12, TheSignExtensionIsOfNothing) {
   test::AsmKernel k;
   k.body =
       "s_getpc_b64 s[4:5]\ns_sext_i32_i16 s5, s5\ns_add_co_u32 s4, s4, 0xfffff000\n"
-      "s_add_co_ci_u32 s5, s5, 0xffffffff\ns_load_b32 s6, s[4:5], 0x0\ns_endpgm";
+      "s_add_co_ci_u32 s5, s5, 0x12345678\ns_load_b32 s6, s[4:5], 0x0\ns_endpgm";
   test::Loaded loaded(test::AssembleObject("gfx1201", 32, {k}));
   const patch::KernelAnalysis& kernel = loaded.Kernel();
   const auto rewriter = patch::MakeTrampolineRewriter();
-  const auto plan = rewriter->Plan(
-      kernel, 4, {.probe = Probe::kNop, .placement = Placement::kClone});
-  ASSERT_TRUE(std::holds_alternative<SitePlan>(plan));
+  const auto plan =
+      rewriter->Plan(kernel, 4, {.probe = Probe::kNop, .placement = Placement::kClone});
+  ASSERT_TRUE(std::holds_alternative<SitePlan>(plan)) << std::get<patch::Refusal>(plan).detail;
   const std::vector<SitePlan> plans = {std::get<SitePlan>(plan)};
   const auto result = rewriter->Emit(loaded.object(), {&kernel}, plans, true);
   ASSERT_TRUE(result.ok()) << result.status();
   const auto report = ValidateImage(loaded.object(), {&kernel}, plans, *result, true);
   EXPECT_TRUE(report.findings.empty()) << report.findings[0].what;
   ASSERT_EQ(result->fixups.size(), 2u);
-  EXPECT_EQ(result->fixups[0].addend, kernel.kernel().entry_vaddr + 4 - 0x1000);
+  EXPECT_EQ(result->fixups[0].addend, kernel.kernel().entry_vaddr + 4 + 0x12345678fffff000);
   EXPECT_EQ(result->fixups[1].addend, result->fixups[0].addend);
 }
 

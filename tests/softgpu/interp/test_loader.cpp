@@ -72,13 +72,13 @@ bool Relocate(std::span<const uint8_t> file, const Elf64_Ehdr& header, uint64_t 
     for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= table->sh_size; at += sizeof(Elf64_Rela)) {
       const auto entry = At<Elf64_Rela>(file, table->sh_offset + at);
       if (!entry || !symbols) return false;
-      const auto symbol = At<Elf64_Sym>(
-          file, symbols->sh_offset + ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym));
+      const auto symbol =
+          At<Elf64_Sym>(file, symbols->sh_offset + ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym));
       const uint32_t type = ELF64_R_TYPE(entry->r_info);
       if (!symbol || (type != kAbs64 && type != kRelative64)) return false;
       if (entry->r_offset > image.size() || image.size() - entry->r_offset < 8) return false;
-      const uint64_t value = bias + static_cast<uint64_t>(entry->r_addend) +
-                             (type == kAbs64 ? symbol->st_value : 0);
+      const uint64_t value =
+          bias + static_cast<uint64_t>(entry->r_addend) + (type == kAbs64 ? symbol->st_value : 0);
       std::memcpy(image.data() + entry->r_offset, &value, sizeof value);
     }
   }
