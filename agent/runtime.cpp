@@ -12,13 +12,21 @@
 namespace rjdbi::agent {
 namespace {
 
+// At exit, for the watcher to notice: it may be loading something.
+constexpr int64_t kWatcherPatienceNs = 200 * kNsPerMs;
+
 std::atomic<Runtime*> g_runtime{nullptr};
 std::atomic<uint32_t> g_loaded_through{0};
 std::atomic<bool> g_fork_handler{false};
 
 // In the child, before it can do anything else. Allocates nothing, takes no lock.
 void AfterForkInChild() {
-  if (Runtime* parents = g_runtime.load()) parents->client.AbandonAfterFork();
+  Runtime* parents = g_runtime.load();
+  if (!parents) return;
+  parents->client.AbandonAfterFork();
+  parents->live_client.AbandonAfterFork();
+  parents->watcher.AbandonAfterFork();
+  parents->switches.Silence();  // the parent's queues may still be looked at
 }
 
 Runtime* Make(Runtime* inherited) {
@@ -42,7 +50,13 @@ Runtime::Runtime(Config c)
       batches(config.queue_bytes),
       client(config, &LoadedThroughText),
       reporter(client, gaps, loads, batches),
-      drainer(reporter) {}
+      drainer(reporter),
+      queues(switches),
+      beside(*this),
+      live_client(config, &LoadedThroughText),
+      watcher(*this) {
+  live_client.BorrowSessionsOf(client);
+}
 
 Runtime* Runtime::Existing() noexcept {
   Runtime* runtime = g_runtime.load();
@@ -76,6 +90,8 @@ void FinishAtExit() noexcept {
     // Even with an exhausted budget the thread gets a moment to notice.
     const int64_t patience = std::max(runtime->client.budget_ns(), 50 * kNsPerMs);
     const Deadline deadline = Deadline::After(patience);
+    // What it holds is not needed below.
+    runtime->watcher.Stop(Deadline::After(std::min(patience, kWatcherPatienceNs)));
     if (!runtime->drainer.Stop(deadline) || !runtime->reporter.Stop(deadline)) return;
     std::vector<LoadCounters> finals;
     for (auto& load : runtime->loads.TakeAll()) {

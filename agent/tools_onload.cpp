@@ -21,6 +21,7 @@ namespace {
 // way through a hook.
 constinit HookedCalls g_saved;
 constinit HelperCalls g_helpers;
+constinit LiveCalls g_live;
 CoreApiTable* g_core = nullptr;
 
 template <auto Hook>
@@ -63,7 +64,14 @@ void CollectHelpers(const HsaApiTable& table) {
   RJDBI_CORE_HELPERS(RJDBI_COPY_CORE)
   if (table.amd_ext_ && table.amd_ext_->version.major_id == HSA_AMD_EXT_API_TABLE_MAJOR_VERSION) {
     RJDBI_AMD_HELPERS(RJDBI_COPY_AMD)
+    Copy(table.amd_ext_->version, &table.amd_ext_->hsa_amd_queue_intercept_create_fn,
+         &g_live.hsa_amd_queue_intercept_create);
+    Copy(table.amd_ext_->version, &table.amd_ext_->hsa_amd_queue_intercept_register_fn,
+         &g_live.hsa_amd_queue_intercept_register);
   }
+#define RJDBI_COPY_LIVE(name) Copy(table.core_->version, &table.core_->name##_fn, &g_live.name);
+  RJDBI_LIVE_CORE_CALLS(RJDBI_COPY_LIVE)
+#undef RJDBI_COPY_LIVE
 #undef RJDBI_COPY_CORE
 #undef RJDBI_COPY_AMD
 }
@@ -101,6 +109,7 @@ extern "C" __attribute__((visibility("default"))) bool OnLoad(void* table, uint6
   NoteLoadedThrough(LoadedThrough::kToolsLib);
   CollectHelpers(*api);
   SetTableHelpers(&g_helpers);
+  SetTableLiveCalls(&g_live);
   InstallHooks(api->core_);
   g_core = api->core_;
   return true;
@@ -108,6 +117,7 @@ extern "C" __attribute__((visibility("default"))) bool OnLoad(void* table, uint6
 
 extern "C" __attribute__((visibility("default"))) void OnUnload() {
   using namespace rjdbi::agent;
+  SetTableLiveCalls(nullptr);
   if (g_core) RestoreHooks(g_core);
   g_core = nullptr;
 }
