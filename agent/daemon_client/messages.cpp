@@ -229,7 +229,7 @@ bool DecodeSwitch(pb_istream_t* stream, const pb_field_t*, void** arg) {
   rjdbi_v1_KernelSwitch item = rjdbi_v1_KernelSwitch_init_zero;
   if (!pb_decode(stream, rjdbi_v1_KernelSwitch_fields, &item)) return false;
   return Keep(stream, target,
-              KernelSwitch{item.original_descriptor, item.descriptor, item.private_segment_bytes,
+              KernelSwitch{item.original_descriptor, item.beside_descriptor, item.private_segment_bytes,
                            item.group_segment_bytes});
 }
 
@@ -242,7 +242,7 @@ bool DecodeRestore(pb_istream_t* stream, const pb_field_t*, void** arg) {
   if (item.original.size != restore.original.size()) {
     PB_RETURN_ERROR(stream, "a kernel descriptor of another size");
   }
-  restore.descriptor = item.descriptor;
+  restore.descriptor = item.patched_descriptor;
   restore.code = item.code;
   std::memcpy(restore.original.data(), item.original.bytes, restore.original.size());
   return Keep(stream, target, restore);
