@@ -31,8 +31,8 @@ const char* LoadImage(const LiveCalls& hsa, const LoadedObject& original, const 
   hsa_profile_t profile = HSA_PROFILE_FULL;
   hsa_default_float_rounding_mode_t rounding = HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT;
   hsa.hsa_executable_get_info(original.executable, HSA_EXECUTABLE_INFO_PROFILE, &profile);
-  hsa.hsa_executable_get_info(original.executable,
-                              HSA_EXECUTABLE_INFO_DEFAULT_FLOAT_ROUNDING_MODE, &rounding);
+  hsa.hsa_executable_get_info(original.executable, HSA_EXECUTABLE_INFO_DEFAULT_FLOAT_ROUNDING_MODE,
+                              &rounding);
   *status =
       hsa.hsa_code_object_reader_create_from_memory(image.data(), image.size(), &loaded->reader);
   if (*status != HSA_STATUS_SUCCESS) return "reader for the image beside";
@@ -83,8 +83,8 @@ bool BesideLoads::LoadBeside(const LiveCalls& hsa, const LoadedObject& object, D
                              const Gap& identity, Image* image) {
   const std::vector<KernelSwitch> switches = std::move(decision.switches);
   std::vector<Direction> directions = Undirected(switches.size());
-  auto load = BuildLoad(runtime_, Helpers(), object.agent, std::move(decision),
-                        object.place.delta, identity);
+  auto load = BuildLoad(runtime_, Helpers(), object.agent, std::move(decision), object.place.delta,
+                        identity);
   if (!load) return false;
   Loaded loaded;
   hsa_status_t status = HSA_STATUS_SUCCESS;
@@ -92,8 +92,7 @@ bool BesideLoads::LoadBeside(const LiveCalls& hsa, const LoadedObject& object, D
     Unload(hsa, loaded);
     load->counters.Free();
     char detail[96];
-    std::snprintf(detail, sizeof detail, "%s: HSA status 0x%x", why,
-                  static_cast<unsigned>(status));
+    std::snprintf(detail, sizeof detail, "%s: HSA status 0x%x", why, static_cast<unsigned>(status));
     RecordGap(runtime_, identity, kind, detail);
     return false;
   };
@@ -160,8 +159,8 @@ bool BesideLoads::Restore(const LoadedObject& object, const std::vector<KernelRe
 }
 
 std::unique_ptr<BesideLoads::Image> BesideLoads::Make(const LiveCalls& hsa,
-                                                      const LoadedObject& object,
-                                                      Decision decision, const Gap& identity) {
+                                                      const LoadedObject& object, Decision decision,
+                                                      const Gap& identity) {
   auto image = std::make_unique<Image>();
   image->original = object.load_id;
   image->original_executable = object.executable.handle;
@@ -256,8 +255,7 @@ bool BesideLoads::LetGo() {
   std::lock_guard lock(mutex_);
   if (leaving_.empty() && old_tables_.empty()) return false;
   const LiveCalls hsa = Live();
-  if (held_ || !hsa.complete() ||
-      !runtime_.queues.AllGatesEmptyOnce(Deadline::After(kGatesNs))) {
+  if (held_ || !hsa.complete() || !runtime_.queues.AllGatesEmptyOnce(Deadline::After(kGatesNs))) {
     return true;
   }
   old_tables_.clear();

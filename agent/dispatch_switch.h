@@ -52,8 +52,8 @@ class DispatchCounts {
 };
 
 struct Direction {
-  uint64_t original = 0;    // address of the descriptor that dispatches name
-  uint64_t descriptor = 0;  // and of the one that they get
+  uint64_t original = 0;               // address of the descriptor that dispatches name
+  uint64_t descriptor = 0;             // and of the one that they get
   uint32_t private_segment_bytes = 0;  // what they ask for at least
   uint32_t group_segment_bytes = 0;
   std::shared_ptr<DispatchCounts> counts;  // not null

@@ -99,8 +99,7 @@ bool RuntimeIsUp(const HelperCalls& hsa) {
          hsa.hsa_system_get_info(HSA_SYSTEM_INFO_VERSION_MAJOR, &major) == HSA_STATUS_SUCCESS;
 }
 
-PreparedLoad FindSubstitute(ReaderRegistry Runtime::*registry, uint64_t handle,
-                            hsa_agent_t agent) {
+PreparedLoad FindSubstitute(ReaderRegistry Runtime::*registry, uint64_t handle, hsa_agent_t agent) {
   PreparedLoad prepared;
   InRuntime([&](Runtime& runtime) {
     LoadRequest request;
@@ -153,9 +152,8 @@ bool LoadSubstitute(hsa_executable_t executable, std::unique_ptr<Substitute> sub
 // `load` leaves what ROCR calls the loaded object, if it does.
 template <typename Handle, typename Load, typename Make, typename Destroy>
 hsa_status_t LoadObject(ReaderRegistry Runtime::*registry, hsa_executable_t executable,
-                        hsa_agent_t agent, Handle object,
-                        const hsa_loaded_code_object_t* loaded, Load&& load, Make&& make,
-                        Destroy* destroy) {
+                        hsa_agent_t agent, Handle object, const hsa_loaded_code_object_t* loaded,
+                        Load&& load, Make&& make, Destroy* destroy) {
   auto [substitute, known] = FindSubstitute(registry, object.handle, agent);
   auto load_original = [&, known = &known] {
     const hsa_status_t status = load(object);

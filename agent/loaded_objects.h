@@ -27,8 +27,8 @@ struct LoadPlace {
 
   // Whether a kernel descriptor may lie there.
   bool HoldsDescriptor(uint64_t address) const {
-    return size >= kDescriptorBytes && address >= base && address - base <= size - kDescriptorBytes &&
-           address % kDescriptorBytes == 0;
+    return size >= kDescriptorBytes && address >= base &&
+           address - base <= size - kDescriptorBytes && address % kDescriptorBytes == 0;
   }
   bool Holds(uint64_t address) const { return address >= base && address - base < size; }
 };

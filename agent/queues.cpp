@@ -84,7 +84,7 @@ struct Queues::Record {
   std::atomic<bool> failed{false};
 
   SwitchTable::Gate gate;
-  std::atomic<uint64_t> directed_by{0};  // number of the last table that directed a dispatch
+  std::atomic<uint64_t> directed_by{0};    // number of the last table that directed a dispatch
   std::atomic<uint64_t> fences_wanted{0};  // at most one more than were sent
   std::atomic<uint64_t> fences_sent{0};
 };
@@ -162,10 +162,9 @@ void Queues::OnPackets(const void* packets, uint64_t count, uint64_t, void* data
   auto& record = *static_cast<Record*>(data);
   const auto* first = static_cast<const Packet*>(packets);
   const Directions* directions = record.table.Enter(record.gate);
-  const bool plain =
-      !directions && record.room->Has(count) && !record.room->WantsMark(count) &&
-      record.fences_wanted.load(std::memory_order_relaxed) ==
-          record.fences_sent.load(std::memory_order_relaxed);
+  const bool plain = !directions && record.room->Has(count) && !record.room->WantsMark(count) &&
+                     record.fences_wanted.load(std::memory_order_relaxed) ==
+                         record.fences_sent.load(std::memory_order_relaxed);
   if (plain) {
     record.room->Sent(count);
     writer(packets, count);
@@ -199,8 +198,7 @@ bool Queues::Create(const LiveCalls& hsa, const QueueRequest& request,
             HSA_STATUS_SUCCESS &&
         hsa.hsa_amd_queue_intercept_create(request.agent, request.size, request.type, callback,
                                            record.get(), request.private_segment_size,
-                                           request.group_segment_size, &made) ==
-            HSA_STATUS_SUCCESS;
+                                           request.group_segment_size, &made) == HSA_STATUS_SUCCESS;
     if (ready) {
       record->queue = made;
       record->room = std::make_unique<RingRoom>(made->size);

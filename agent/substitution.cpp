@@ -139,11 +139,18 @@ std::unique_ptr<Substitute> Prepare(Runtime& runtime, const HelperCalls& hsa,
   header.load_id = identity->load_id;
   header.agent_isa = IsaName(hsa, request.agent);
   header.gpu_node = Node(hsa, request.agent);
-  *loaded = std::make_unique<LoadedObject>(
-      LoadedObject{.load_id = header.load_id, .digest = header.digest, .size = header.size,
-                   .origin = header.origin, .isa = header.agent_isa, .gpu_node = header.gpu_node,
-                   .agent = request.agent, .executable = {}, .again = object.again, .place = {},
-                   .patched = false, .generation = 0});
+  *loaded = std::make_unique<LoadedObject>(LoadedObject{.load_id = header.load_id,
+                                                        .digest = header.digest,
+                                                        .size = header.size,
+                                                        .origin = header.origin,
+                                                        .isa = header.agent_isa,
+                                                        .gpu_node = header.gpu_node,
+                                                        .agent = request.agent,
+                                                        .executable = {},
+                                                        .again = object.again,
+                                                        .place = {},
+                                                        .patched = false,
+                                                        .generation = 0});
   Decision decision;
   if (Fault fault = runtime.client.Admit(header, object.bytes, &decision); !fault.ok()) {
     RecordGap(runtime, *identity, GapKindOf(fault), fault.detail);

@@ -141,7 +141,7 @@ struct Decision {
   std::vector<KernelSwitch> switches;
   std::vector<KernelRestore> restores;
   uint64_t generation = 0;  // of the attachments that were asked for
-  OwnedBytes image;  // complete and verified when verdict is kPatched
+  OwnedBytes image;         // complete and verified when verdict is kPatched
 };
 
 // What the attachments of this process are, as rpc Watch says it.

@@ -75,8 +75,8 @@ bool Watcher::Round() {
   WatchAnswer answer;
   waiting_ = true;
   if (recheck_.exchange(false)) wait_ms = 0;
-  const Fault fault = runtime_.live_client.Watch(in_place_, session_,
-                                                 static_cast<uint32_t>(wait_ms), &answer);
+  const Fault fault =
+      runtime_.live_client.Watch(in_place_, session_, static_cast<uint32_t>(wait_ms), &answer);
   waiting_ = false;
   DrainWake();
   if (stopping_ || fault.kind == FaultKind::kInterrupted) return true;
@@ -141,8 +141,7 @@ bool Watcher::Ask(const LoadedObject& object, const WatchAnswer& answer) {
   } while (fault.kind == FaultKind::kInterrupted && !stopping_);
   if (stopping_) return false;
   if (!fault.ok()) {
-    const bool gone =
-        fault.kind == FaultKind::kUnreachable || fault.kind == FaultKind::kDeadline;
+    const bool gone = fault.kind == FaultKind::kUnreachable || fault.kind == FaultKind::kDeadline;
     // What a daemon that is away says of one object it says of all, again and again.
     if (!gone || failed_generation_ != answer.generation) {
       NoteFailure(object, answer, GapKindOf(fault), "beside the loaded object: " + fault.detail);

@@ -62,7 +62,7 @@ class Watcher {
   std::atomic<int> wake_fd_{-1};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> recheck_{false};
-  std::atomic<bool> waiting_{false};  // for the daemon to say something
+  std::atomic<bool> waiting_{false};   // for the daemon to say something
   std::atomic<uint64_t> in_place_{0};  // the generation that all loaded objects follow
 
   // The thread's own.

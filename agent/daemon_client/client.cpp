@@ -282,8 +282,8 @@ Fault DaemonClient::Admit(const ObjectHeader& header, const ByteSource& object, 
   });
 }
 
-Fault DaemonClient::NextReply(Deadline deadline, bool beside, ChunkSink* sink,
-                              AdmitReplyKind* kind, Decision* decision) {
+Fault DaemonClient::NextReply(Deadline deadline, bool beside, ChunkSink* sink, AdmitReplyKind* kind,
+                              Decision* decision) {
   const DecodeLimits limits{kMaxCounters, kMaxFixups, kMaxSummaryBytes, kMaxSwitches, beside};
   WireBytes message;
   bool end = false;

@@ -229,8 +229,8 @@ bool DecodeSwitch(pb_istream_t* stream, const pb_field_t*, void** arg) {
   rjdbi_v1_KernelSwitch item = rjdbi_v1_KernelSwitch_init_zero;
   if (!pb_decode(stream, rjdbi_v1_KernelSwitch_fields, &item)) return false;
   return Keep(stream, target,
-              KernelSwitch{item.original_descriptor, item.beside_descriptor, item.private_segment_bytes,
-                           item.group_segment_bytes});
+              KernelSwitch{item.original_descriptor, item.beside_descriptor,
+                           item.private_segment_bytes, item.group_segment_bytes});
 }
 
 bool DecodeRestore(pb_istream_t* stream, const pb_field_t*, void** arg) {

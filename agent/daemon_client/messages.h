@@ -35,8 +35,8 @@ struct ObjectHeader {
   uint64_t load_id = 0;
   std::string agent_isa;
   uint32_t gpu_node = 0;
-  bool beside = false;           // asks for an image to load beside what is loaded already
-  uint64_t beside_load_id = 0;   // the load that it would stand beside
+  bool beside = false;          // asks for an image to load beside what is loaded already
+  uint64_t beside_load_id = 0;  // the load that it would stand beside
 };
 
 // What one AdmitReply held. A chunk's bytes were written to the ChunkSink.

@@ -67,8 +67,8 @@ class Elf {
       for (uint64_t at = 0; at < section.sh_size; at += sizeof(Elf64_Sym)) {
         Elf64_Sym symbol;
         std::memcpy(&symbol, bytes_.data() + section.sh_offset + at, sizeof symbol);
-        if (name == bytes_.data() + Section(static_cast<int>(section.sh_link)).sh_offset +
-                        symbol.st_name) {
+        if (name ==
+            bytes_.data() + Section(static_cast<int>(section.sh_link)).sh_offset + symbol.st_name) {
           return symbol.st_value;
         }
       }
@@ -91,8 +91,7 @@ class Elf {
  private:
   Elf64_Shdr Section(int i) const {
     Elf64_Shdr section;
-    std::memcpy(&section,
-                bytes_.data() + header_.e_shoff + static_cast<size_t>(i) * sizeof section,
+    std::memcpy(&section, bytes_.data() + header_.e_shoff + static_cast<size_t>(i) * sizeof section,
                 sizeof section);
     return section;
   }

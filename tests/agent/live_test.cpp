@@ -258,7 +258,8 @@ TEST(Loaded, MemoryIsReadAgain) {
 
 TEST(Loaded, MemoryThatIsGoneIsAReason) {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void* memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   LoadedObject object = Object(std::string(2 * page, '\0'), 1, 1);
   object.again = DescribeMemory(memory, 2 * page).again;

@@ -35,12 +35,12 @@ namespace {
 constexpr uint32_t kItems = 128;
 constexpr uint32_t kQueueSize = 64;
 
-#define CHECK(call)                                                        \
-  do {                                                                     \
-    if (const hsa_status_t s = (call); s != HSA_STATUS_SUCCESS) {          \
-      std::printf("FAIL %s: 0x%x\n", #call, static_cast<unsigned>(s));     \
-      std::exit(1);                                                        \
-    }                                                                      \
+#define CHECK(call)                                                    \
+  do {                                                                 \
+    if (const hsa_status_t s = (call); s != HSA_STATUS_SUCCESS) {      \
+      std::printf("FAIL %s: 0x%x\n", #call, static_cast<unsigned>(s)); \
+      std::exit(1);                                                    \
+    }                                                                  \
   } while (false)
 
 struct Arguments {
@@ -81,8 +81,8 @@ class Host {
     CHECK(hsa_executable_freeze(executable_, nullptr));
     hsa_executable_symbol_t symbol;
     CHECK(hsa_executable_get_symbol_by_name(executable_, "loader_kernel.kd", &gpu_, &symbol));
-    CHECK(hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT,
-                                         &kernel_));
+    CHECK(
+        hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &kernel_));
   }
   void Unload() {
     CHECK(hsa_executable_destroy(executable_));
@@ -337,7 +337,8 @@ class Host {
     CHECK(hsa_amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_SEGMENT, &segment));
     if (segment != HSA_AMD_SEGMENT_GLOBAL) return HSA_STATUS_SUCCESS;
     CHECK(hsa_amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &flags));
-    if (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT) static_cast<Host*>(data)->pool_ = pool;
+    if (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT)
+      static_cast<Host*>(data)->pool_ = pool;
     return HSA_STATUS_SUCCESS;
   }
 
