@@ -305,9 +305,10 @@ hsa_status_t hsa_queue_create(const HookedCalls& next, hsa_agent_t agent, uint32
                               uint32_t private_segment_size, uint32_t group_segment_size,
                               hsa_queue_t** queue) {
   bool made = false;
+  const LiveCalls live = Live();
   InRuntime([&](Runtime& runtime) {
-    if (!runtime.config.live) return;
-    made = runtime.queues.Create(Live(),
+    if (!runtime.config.live || live.others_make_queues) return;
+    made = runtime.queues.Create(live,
                                  {.agent = agent,
                                   .size = size,
                                   .type = type,
@@ -321,7 +322,29 @@ hsa_status_t hsa_queue_create(const HookedCalls& next, hsa_agent_t agent, uint32
   const hsa_status_t status = Forward(next.hsa_queue_create, agent, size, type, callback, data,
                                       private_segment_size, group_segment_size, queue);
   if (status == HSA_STATUS_SUCCESS) {
-    InRuntime([](Runtime& runtime) { runtime.queues.PlainQueue(); });
+    InRuntime([&](Runtime& runtime) {
+      // The other tool's, if it is one that intercepts.
+      const bool adopted = runtime.config.live && live.others_make_queues &&
+                           runtime.queues.Adopt(live, agent, *queue);
+      if (!adopted) runtime.queues.PlainQueue();
+    });
+  }
+  return status;
+}
+
+hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t agent, uint32_t size,
+                                            hsa_queue_type32_t type,
+                                            void (*callback)(hsa_status_t, hsa_queue_t*, void*),
+                                            void* data, uint32_t private_segment_size,
+                                            uint32_t group_segment_size, hsa_queue_t** queue) {
+  const LiveCalls live = Live();
+  const hsa_status_t status =
+      Forward(live.hsa_amd_queue_intercept_create, agent, size, type, callback, data,
+              private_segment_size, group_segment_size, queue);
+  if (status == HSA_STATUS_SUCCESS && queue) {
+    InRuntime([&](Runtime& runtime) {
+      if (runtime.config.live) runtime.queues.Adopt(live, agent, *queue);
+    });
   }
   return status;
 }

@@ -91,6 +91,8 @@ struct LiveCalls {
   RJDBI_LIVE_CORE_CALLS(RJDBI_DECLARE_POINTER)
   InterceptCreate hsa_amd_queue_intercept_create = nullptr;
   InterceptRegister hsa_amd_queue_intercept_register = nullptr;
+  // Another tool was loaded before, and makes queues in its own way.
+  bool others_make_queues = false;
 
   bool complete() const;
 };

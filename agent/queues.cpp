@@ -2,6 +2,7 @@
 #include "agent/queues.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -27,6 +28,9 @@ constexpr hsa_signal_value_t kSignalStart = hsa_signal_value_t{1} << 62;
 // The host's packets come one by one; others that intercept may pass on several.
 constexpr size_t kOnStack = 16;
 constexpr uint64_t kOurs = 2;  // a fence and a mark
+// Of waiting for room: then the GPU is busy with longer things.
+constexpr int kEagerTurns = 200;
+constexpr long kPauseNs = 20'000;
 
 unsigned TypeOf(const Packet& packet) {
   return packet.header >> HSA_PACKET_HEADER_TYPE & ((1u << HSA_PACKET_HEADER_WIDTH_TYPE) - 1);
@@ -98,10 +102,15 @@ void Queues::Record::DestroySignals() {
 
 // On a queue that has failed nothing moves any more, and nothing matters.
 void Queues::Record::WaitForRoom(uint64_t count) {
-  while (!room->Has(count) && room->HasMarks() && !failed.load(std::memory_order_relaxed)) {
+  for (int turns = 0; !room->Has(count) && room->HasMarks() && !failed.load(); ++turns) {
     room->Passed(Completed(mark_signal));
     if (room->Has(count)) return;
-    sched_yield();
+    if (turns < kEagerTurns) {
+      sched_yield();
+    } else {
+      timespec pause{0, kPauseNs};
+      nanosleep(&pause, nullptr);
+    }
   }
 }
 
@@ -185,38 +194,63 @@ void Queues::OnError(hsa_status_t status, hsa_queue_t* source, void* data) {
 bool Queues::Create(const LiveCalls& hsa, const QueueRequest& request,
                     hsa_queue_t** queue) noexcept {
   if (!queue || !hsa.complete() || request.type == HSA_QUEUE_TYPE_COOPERATIVE) return false;
-  std::unique_ptr<Record> record;
+  std::unique_ptr<Record> record;  // the queue's: it outlives it
   hsa_queue_t* made = nullptr;
   try {
     record = std::make_unique<Record>(hsa, table_, request);
     auto* callback = request.callback ? &OnError : nullptr;  // ROCR has one of its own
-    hsa_agent_t agent = request.agent;
-    bool ready =
-        hsa.hsa_signal_create(kSignalStart, 1, &agent, &record->mark_signal) ==
-            HSA_STATUS_SUCCESS &&
-        hsa.hsa_signal_create(kSignalStart, 1, &agent, &record->fence_signal) ==
-            HSA_STATUS_SUCCESS &&
-        hsa.hsa_amd_queue_intercept_create(request.agent, request.size, request.type, callback,
+    if (hsa.hsa_amd_queue_intercept_create(request.agent, request.size, request.type, callback,
                                            record.get(), request.private_segment_size,
-                                           request.group_segment_size, &made) == HSA_STATUS_SUCCESS;
-    if (ready) {
-      record->queue = made;
-      record->room = std::make_unique<RingRoom>(made->size);
-      ready = hsa.hsa_amd_queue_intercept_register(made, &OnPackets, record.get()) ==
-              HSA_STATUS_SUCCESS;
+                                           request.group_segment_size,
+                                           &made) != HSA_STATUS_SUCCESS) {
+      return false;
     }
-    if (ready) {
-      std::lock_guard lock(mutex_);
-      record->number = next_number_++;
-      records_.insert_or_assign(made, std::move(record));
-      ++intercepted_;
+    if (Install(request.agent, made, &record)) {
       *queue = made;
       return true;
     }
   } catch (const std::exception&) {  // std::bad_alloc
   }
   if (made) hsa.hsa_queue_destroy(made);
-  if (record) record->DestroySignals();
+  return false;
+}
+
+bool Queues::Adopt(const LiveCalls& hsa, hsa_agent_t agent, hsa_queue_t* queue) noexcept {
+  if (!queue || !hsa.complete()) return false;
+  try {
+    auto record = std::make_unique<Record>(hsa, table_, QueueRequest());
+    return Install(agent, queue, &record);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool Queues::Install(hsa_agent_t agent, hsa_queue_t* queue, std::unique_ptr<Record>* record) {
+  Record& r = **record;
+  const uint32_t usable = r.hsa.others_make_queues ? queue->size / 4 : queue->size;
+  r.room = std::make_unique<RingRoom>(usable);
+  r.queue = queue;
+  bool ready = true;
+  for (hsa_signal_t* signal : {&r.mark_signal, &r.fence_signal}) {
+    ready = ready && r.hsa.hsa_signal_create(kSignalStart, 1, &agent, signal) == HSA_STATUS_SUCCESS;
+  }
+  std::lock_guard lock(mutex_);
+  // In the books before the first packet can come.
+  const auto entry = records_.try_emplace(queue);
+  if (!entry.second) {  // seen already
+    r.DestroySignals();
+    return true;
+  }
+  entry.first->second = std::move(*record);
+  r.number = next_number_++;
+  if (ready &&
+      r.hsa.hsa_amd_queue_intercept_register(queue, &OnPackets, &r) == HSA_STATUS_SUCCESS) {
+    ++intercepted_;
+    return true;
+  }
+  r.DestroySignals();
+  *record = std::move(entry.first->second);
+  records_.erase(entry.first);
   return false;
 }
 

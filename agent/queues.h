@@ -13,6 +13,8 @@
 //    itself would have to wait on a queue of its own.
 //  - A handler may call the packet writer once only (a second call uses ROCR's array out
 //    of bounds), so additional packets go with the host's in one call.
+//  - Other tools that intercept may add packets behind the agent's back; where there are
+//    such, it uses a quarter of the ring.
 //  - Cooperative queues are shared inside ROCR, and destroyed with the interception: they
 //    are not intercepted.
 #ifndef RJDBI_AGENT_QUEUES_H_
@@ -89,6 +91,9 @@ class Queues {
   explicit Queues(SwitchTable& table);
   ~Queues();
 
+  // A queue that another tool has made with interception, or may have: from now on its
+  // packets are seen here, too, before that tool sees them. False: it is not intercepted.
+  bool Adopt(const LiveCalls& hsa, hsa_agent_t agent, hsa_queue_t* queue) noexcept;
   // Makes a queue that is seen, or, where that cannot be, none: false, and the host's
   // own call has to be made (and PlainQueue).
   bool Create(const LiveCalls& hsa, const QueueRequest& request, hsa_queue_t** queue) noexcept;
@@ -114,6 +119,9 @@ class Queues {
 
  private:
   struct Record;
+
+  // Signals, room, handler; then takes the record. False: `record` still has it.
+  bool Install(hsa_agent_t agent, hsa_queue_t* queue, std::unique_ptr<Record>* record);
 
   static void OnPackets(const void* packets, uint64_t count, uint64_t index, void* record,
                         PacketWriter writer);

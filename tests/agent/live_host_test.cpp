@@ -25,6 +25,7 @@ namespace {
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
 using testing::kBoth;
+using testing::kNone;
 using testing::kPreload;
 using testing::kToolsLib;
 using testing::LiveState;
@@ -549,6 +550,50 @@ TEST_F(LiveHostTest, ProfilingAndMasksWork) {
   EXPECT_EQ(host->Say("mask"), "masked");
   EXPECT_EQ(host->Say("run 2"), "right 0 wrong 2");
   EXPECT_EQ(host->Finish(), 0);
+}
+
+// Loaded before the agent and after it: both see every dispatch, and both keep the queue's
+// ring from overflowing.
+TEST_F(LiveHostTest, AnotherToolThatInterceptsQueues) {
+  const std::string agent = RJDBI_AGENT_PATH, other = RJDBI_SECOND_TOOL;
+  const std::string file = socket_.directory() + "/second";
+  for (const std::string& tools : {agent + " " + other, other + " " + agent}) {
+    for (Through through : {kNone, kPreload}) {
+      Begin(Original());
+      auto host = Start(through, {{"HSA_TOOLS_LIB", tools}, {"SECOND_TOOL_FILE", file}});
+      EXPECT_EQ(host->Say("run 3"), "right 3 wrong 0");
+      Set(Counting(original_, 2));
+      EXPECT_EQ(host->Say("run 5"), "right 0 wrong 5");
+      Set(Nothing(3));
+      EXPECT_EQ(host->Say("run 2"), "right 2 wrong 0");
+      EXPECT_TRUE(Eventually([&] { return Sum() == 5 * kLanes; })) << Sum();
+      EXPECT_EQ(host->Say("flood 300"), "right 300 wrong 0");
+      EXPECT_EQ(host->Finish(), 0);
+      EXPECT_EQ(ReadFile(file), "1 queues 310 dispatches\n") << tools;
+    }
+  }
+  EXPECT_EQ(Gaps(), "");
+}
+
+TEST_F(LiveHostTest, ADispatchCostsTheHostLessThanAMicrosecond) {
+  const auto nanoseconds = [&](RunningHost& host) { return std::stod(host.Say("time 32")); };
+  auto plain = Start(kBoth, {{"RJDBI_LIVE", "0"}});
+  auto live = Start();
+  const double without = nanoseconds(*plain);
+  const double detached = nanoseconds(*live);
+  LiveState other = Counting(original_, 2);
+  v1::KernelSwitch* direct = other.decision.mutable_kernel_switches(0);
+  direct->set_original_descriptor(direct->original_descriptor() + 64);  // of no kernel
+  Set(other);
+  const double attached = nanoseconds(*live);
+  EXPECT_EQ(live->Say("run 1"), "right 1 wrong 0");
+  std::printf("a dispatch: %.0f ns plain, %+.0f ns intercepted, %+.0f ns with another attached\n",
+              without, detached - without, attached - without);
+#if !RJDBI_SANITIZED
+  EXPECT_LT(attached - without, 1000);
+#endif
+  EXPECT_EQ(live->Finish(), 0);
+  EXPECT_EQ(plain->Finish(), 0);
 }
 
 TEST_F(LiveHostTest, ShutDownAndStartAgain) {
