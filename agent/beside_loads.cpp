@@ -204,7 +204,9 @@ void BesideLoads::Apply(const LoadedObject& object, Decision decision, uint64_t 
   const LiveCalls hsa = Live();
   LoadedObject now;
   // The host may have destroyed it while the daemon was asked.
-  if (held_ || !hsa.complete() || !runtime_.loaded.Find(object.load_id, &now)) return;
+  if (held_ || !hsa.complete() || !runtime_.loaded.Find(object.load_id, &now)) {
+    return NeverLoaded(decision, load_id);
+  }
   const Gap identity{.kind = GapKind::kNone,
                      .has_digest = true,
                      .digest = object.digest,
@@ -215,6 +217,7 @@ void BesideLoads::Apply(const LoadedObject& object, Decision decision, uint64_t 
                      .load_id = load_id};
   const bool wanted = !decision.restores.empty() ||
                       (decision.verdict == Verdict::kPatched && !decision.switches.empty());
+  if (!wanted) NeverLoaded(decision, load_id);
   const auto found = images_.find(object.load_id);
   if (!wanted && found == images_.end()) return;
   leaving_.reserve(leaving_.size() + 1);
@@ -349,6 +352,18 @@ void BesideLoads::RuntimeIsGone() noexcept {
   being_destroyed_.clear();
   runtime_.loaded.Clear();
   runtime_.queues.Forget();
+}
+
+// What the daemon has decided for nothing: a load that counted nothing.
+void BesideLoads::NeverLoaded(const Decision& decision, uint64_t load_id) {
+  if (decision.verdict != Verdict::kPatched) return;
+  LoadCounters none;
+  none.load_id = load_id;
+  none.sequence = 1;
+  none.counters.resize(decision.buffer.counter_count);
+  none.final = true;
+  runtime_.reporter.Enqueue({none});
+  runtime_.reporter.Start();
 }
 
 bool BesideLoads::Has(uint64_t load_id) {

@@ -88,6 +88,7 @@ class BesideLoads {
                   const Gap& identity, Image* image);
   bool Restore(const LoadedObject& object, const std::vector<KernelRestore>& restores,
                const Gap& identity, Image* image);
+  void NeverLoaded(const Decision& decision, uint64_t load_id);
   // A table of all that is in place. May throw std::bad_alloc; then nothing has changed.
   void Publish();
   void Destroy(const LiveCalls& hsa, std::unique_ptr<Image> image) noexcept;

@@ -12,8 +12,9 @@
 namespace rjdbi::agent {
 namespace {
 
-// At exit, for the watcher to notice: it may be loading something.
-constexpr int64_t kWatcherPatienceNs = 200 * kNsPerMs;
+// At exit, for the watcher: it may be loading something, and ROCR is about to go. It does
+// not wait for a daemon then.
+constexpr int64_t kWatcherPatienceNs = 1'000 * kNsPerMs;
 
 std::atomic<Runtime*> g_runtime{nullptr};
 std::atomic<uint32_t> g_loaded_through{0};
@@ -86,12 +87,11 @@ void FinishAtExit() noexcept {
   Runtime* runtime = Runtime::Existing();
   if (!runtime) return;
   try {
+    runtime->watcher.Stop(Deadline::After(kWatcherPatienceNs));
     runtime->client.ReleaseReserve();
     // Even with an exhausted budget the thread gets a moment to notice.
     const int64_t patience = std::max(runtime->client.budget_ns(), 50 * kNsPerMs);
     const Deadline deadline = Deadline::After(patience);
-    // What it holds is not needed below.
-    runtime->watcher.Stop(Deadline::After(std::min(patience, kWatcherPatienceNs)));
     if (!runtime->drainer.Stop(deadline) || !runtime->reporter.Stop(deadline)) return;
     std::vector<LoadCounters> finals;
     for (auto& load : runtime->loads.TakeAll()) {

@@ -144,7 +144,8 @@ bool Watcher::Ask(const LoadedObject& object, const WatchAnswer& answer) {
     const bool gone = fault.kind == FaultKind::kUnreachable || fault.kind == FaultKind::kDeadline;
     // What a daemon that is away says of one object it says of all, again and again.
     if (!gone || failed_generation_ != answer.generation) {
-      NoteFailure(object, answer, GapKindOf(fault), "beside the loaded object: " + fault.detail);
+      NoteFailure(object, header.load_id, answer, GapKindOf(fault),
+                  "beside the loaded object: " + fault.detail);
     }
     if (gone) failed_generation_ = answer.generation;
     return !gone;
@@ -155,9 +156,10 @@ bool Watcher::Ask(const LoadedObject& object, const WatchAnswer& answer) {
   return true;
 }
 
-// Not asked about again before the attachments change.
-void Watcher::NoteFailure(const LoadedObject& object, const WatchAnswer& answer, GapKind kind,
-                          std::string detail) {
+// Not asked about again before the attachments change. The gap is one of the load that was
+// asked for: what is loaded already stays as it is.
+void Watcher::NoteFailure(const LoadedObject& object, uint64_t load_id, const WatchAnswer& answer,
+                          GapKind kind, std::string detail) {
   RecordGap(runtime_,
             Gap{.kind = kind,
                 .has_digest = true,
@@ -166,7 +168,7 @@ void Watcher::NoteFailure(const LoadedObject& object, const WatchAnswer& answer,
                 .origin = object.origin,
                 .detail = {},
                 .unix_ns = 0,
-                .load_id = object.load_id},
+                .load_id = load_id},
             kind, std::move(detail));
   if (kind != GapKind::kDaemonUnreachable && kind != GapKind::kDeadlineExceeded) {
     runtime_.loaded.SetGeneration(object.load_id, answer.generation);

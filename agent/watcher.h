@@ -47,8 +47,8 @@ class Watcher {
   bool Apply(const WatchAnswer& answer);
   // False: it makes no sense to ask about others now.
   bool Ask(const LoadedObject& object, const WatchAnswer& answer);
-  void NoteFailure(const LoadedObject& object, const WatchAnswer& answer, GapKind kind,
-                   std::string detail);
+  void NoteFailure(const LoadedObject& object, uint64_t load_id, const WatchAnswer& answer,
+                   GapKind kind, std::string detail);
   void NotePlainQueues(const WatchAnswer& answer);
   // At most so long; ends early when woken.
   void Pause(int64_t ns);

@@ -247,7 +247,7 @@ constexpr CatalogueEntry kCatalogue[] = {
      "has made with interception. Cooperative queues cannot be made so, nor those of a process "
      "whose ROCR did not load the agent as a tool. What was loaded runs on them.",
      "Attach before the process starts, and run it with both LD_PRELOAD and HSA_TOOLS_LIB, as "
-     "`rjctl run` does.",
+     "rjctl run does.",
      Reason::kNone, v1::GAP_QUEUE_NOT_INTERCEPTED},
 
     {"RJD-O001", "the bytes are not a well-formed AMDGPU code object",
