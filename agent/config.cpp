@@ -41,6 +41,7 @@ Config Config::FromEnvironment() {
   if (const char* path = Value("RJDBI_SOCKET")) config.socket_path = path;
   if (const char* path = Value("RJDBI_GAP_FILE")) config.gap_file = path;
   config.log = IsOn("RJDBI_LOG");
+  if (Value("RJDBI_LIVE")) config.live = IsOn("RJDBI_LIVE");
   if (int64_t ms = Number("RJDBI_DEADLINE_MS", 1, kLongestDeadlineMs)) {
     config.deadline_ns = ms * kNsPerMs;
   }

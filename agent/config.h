@@ -14,6 +14,7 @@ struct Config {
   int64_t deadline_ns = 2'000'000'000;                 // RJDBI_DEADLINE_MS, 1 ms to 10 min
   // Of trace records that wait for the daemon: RJDBI_QUEUE_BYTES, 64 KiB to 4 GiB.
   size_t queue_bytes = 8 << 20;
+  bool live = true;      // RJDBI_LIVE: not 0; probes can come and go while the process runs
   bool log = false;      // RJDBI_LOG: lines on stderr
   std::string gap_file;  // RJDBI_GAP_FILE: JSON lines, appended
 

@@ -219,11 +219,12 @@ bool CounterBuffer::StillMapped() const {
   return true;
 }
 
-void ApplyFixups(const std::vector<Fixup>& fixups, uint64_t counter_address, OwnedBytes* image) {
+void ApplyFixups(const std::vector<Fixup>& fixups, uint64_t counter_address,
+                 uint64_t original_delta, OwnedBytes* image) {
   for (const Fixup& fixup : fixups) {
-    uint64_t address = counter_address + fixup.addend;
-    auto word = static_cast<uint32_t>(fixup.kind == FixupKind::kCounterAddressHi32 ? address >> 32
-                                                                                   : address);
+    const uint64_t base = IsOfOriginal(fixup.kind) ? original_delta : counter_address;
+    const uint64_t address = base + fixup.addend;
+    const auto word = static_cast<uint32_t>(IsHighHalf(fixup.kind) ? address >> 32 : address);
     std::memcpy(image->data() + fixup.file_offset, &word, sizeof word);
   }
 }

@@ -47,8 +47,10 @@ class CounterBuffer {
   decltype(&::hsa_amd_memory_pool_free) free_ = nullptr;
 };
 
-// Fills in the fixups of a verified decision.
-void ApplyFixups(const std::vector<Fixup>& fixups, uint64_t counter_address, OwnedBytes* image);
+// Fills in the fixups of a verified decision. `original_delta`: where the loaded original's
+// address 0 is; only of images beside it.
+void ApplyFixups(const std::vector<Fixup>& fixups, uint64_t counter_address,
+                 uint64_t original_delta, OwnedBytes* image);
 
 }  // namespace rjdbi::agent
 

@@ -2,50 +2,24 @@
 // them: status codes, errno, thread cancellation, and unwinding.
 #include "agent/hooks.h"
 
-#include <pthread.h>
-
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <exception>
 #include <utility>
 
+#include "agent/host_untouched.h"
+#include "agent/inside.h"
 #include "agent/runtime.h"
 #include "agent/substitution.h"
 
+namespace rjdbi::agent {
+
+constinit thread_local int t_depth = 0;
+
+}  // namespace rjdbi::agent
+
 namespace rjdbi::agent::hooks {
 namespace {
-
-// More than zero inside a hook's call to the real function: the API table's
-// hooks, other tools and ROCR itself call on through us.
-// initial-exec: no allocation at first use, and no dependency on the linker.
-[[gnu::tls_model("initial-exec")]] thread_local int t_depth = 0;
-
-class Inside {
- public:
-  Inside() { ++t_depth; }
-  ~Inside() { --t_depth; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-};
-
-// Around the agent's own work on a host thread. A thread cancelled inside our
-// locks would leave them held.
-class HostUntouched {
- public:
-  HostUntouched() : errno_(errno) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_); }
-  ~HostUntouched() {
-    int ignored;
-    pthread_setcancelstate(cancel_, &ignored);
-    errno = errno_;
-  }
-  HostUntouched(const HostUntouched&) = delete;
-  HostUntouched& operator=(const HostUntouched&) = delete;
-
- private:
-  int errno_;
-  int cancel_;
-};
 
 // Calls the real function with the guard up. A missing one means that ROCR is
 // not in the process.
@@ -125,16 +99,25 @@ bool RuntimeIsUp(const HelperCalls& hsa) {
          hsa.hsa_system_get_info(HSA_SYSTEM_INFO_VERSION_MAJOR, &major) == HSA_STATUS_SUCCESS;
 }
 
-std::unique_ptr<Substitute> FindSubstitute(ReaderRegistry Runtime::*registry, uint64_t handle,
-                                           hsa_agent_t agent) {
-  std::unique_ptr<Substitute> substitute;
+PreparedLoad FindSubstitute(ReaderRegistry Runtime::*registry, uint64_t handle, hsa_agent_t agent) {
+  PreparedLoad prepared;
   InRuntime([&](Runtime& runtime) {
     LoadRequest request;
     request.known = (runtime.*registry).Find(handle, &request.object);
     request.agent = agent;
-    substitute = PrepareSubstitute(runtime, Helpers(), request);
+    prepared = PrepareLoad(runtime, Helpers(), request);
   });
-  return substitute;
+  return prepared;
+}
+
+void Note(hsa_executable_t executable, hsa_loaded_code_object_t loaded,
+          std::unique_ptr<LoadedObject> object) {
+  if (!object) return;
+  HostUntouched untouched;
+  Inside inside;
+  if (Runtime* runtime = Runtime::Existing()) {
+    NoteLoaded(*runtime, executable, loaded, std::move(object));
+  }
 }
 
 // `make` creates ROCR's handle over the patched image and stores how to destroy
@@ -165,13 +148,19 @@ bool LoadSubstitute(hsa_executable_t executable, std::unique_ptr<Substitute> sub
 
 // Loads what the daemon made of the host's object, or else the object itself. The
 // two ways to load differ in the kind of handle, and in how one is made and
-// destroyed: `make(image, &handle)` gives ROCR's over the patched image.
+// destroyed: `make(image, &handle)` gives ROCR's over the patched image. `loaded` is where
+// `load` leaves what ROCR calls the loaded object, if it does.
 template <typename Handle, typename Load, typename Make, typename Destroy>
 hsa_status_t LoadObject(ReaderRegistry Runtime::*registry, hsa_executable_t executable,
-                        hsa_agent_t agent, Handle object, Load&& load, Make&& make,
-                        Destroy* destroy) {
-  auto substitute = FindSubstitute(registry, object.handle, agent);
-  if (!substitute) return load(object);
+                        hsa_agent_t agent, Handle object, const hsa_loaded_code_object_t* loaded,
+                        Load&& load, Make&& make, Destroy* destroy) {
+  auto [substitute, known] = FindSubstitute(registry, object.handle, agent);
+  auto load_original = [&, known = &known] {
+    const hsa_status_t status = load(object);
+    if (status == HSA_STATUS_SUCCESS) Note(executable, *loaded, std::move(*known));
+    return status;
+  };
+  if (!substitute) return load_original();
   Handle patched{};
   auto make_patched = [&](PatchedLoad& patched_load) {
     hsa_status_t status = make(patched_load.image, &patched);
@@ -184,9 +173,11 @@ hsa_status_t LoadObject(ReaderRegistry Runtime::*registry, hsa_executable_t exec
   if (LoadSubstitute(
           executable, std::move(substitute), make_patched, [&] { return load(patched); },
           &status)) {
+    if (known) known->patched = true;
+    Note(executable, *loaded, std::move(known));
     return status;
   }
-  return load(object);
+  return load_original();
 }
 
 }  // namespace
@@ -251,8 +242,10 @@ hsa_status_t hsa_executable_load_agent_code_object(const HookedCalls& next,
                                                    hsa_code_object_reader_t reader,
                                                    const char* options,
                                                    hsa_loaded_code_object_t* loaded) {
+  hsa_loaded_code_object_t own{};
+  if (!loaded) loaded = &own;
   return LoadObject(
-      &Runtime::readers, executable, agent, reader,
+      &Runtime::readers, executable, agent, reader, loaded,
       [&](hsa_code_object_reader_t which) {
         return Forward(next.hsa_executable_load_agent_code_object, executable, agent, which,
                        options, loaded);
@@ -267,8 +260,9 @@ hsa_status_t hsa_executable_load_agent_code_object(const HookedCalls& next,
 hsa_status_t hsa_executable_load_code_object(const HookedCalls& next, hsa_executable_t executable,
                                              hsa_agent_t agent, hsa_code_object_t code_object,
                                              const char* options) {
+  static constexpr hsa_loaded_code_object_t kTheLast{};
   return LoadObject(
-      &Runtime::code_objects, executable, agent, code_object,
+      &Runtime::code_objects, executable, agent, code_object, &kTheLast,
       [&](hsa_code_object_t which) {
         return Forward(next.hsa_executable_load_code_object, executable, agent, which, options);
       },
@@ -281,21 +275,84 @@ hsa_status_t hsa_executable_load_code_object(const HookedCalls& next, hsa_execut
 
 hsa_status_t hsa_executable_destroy(const HookedCalls& next, hsa_executable_t executable) {
   PatchedLoadList loads;
+  bool beside = false;  // something stands beside its objects
   if (t_depth == 0) {
     HostUntouched untouched;
-    if (Runtime* runtime = Runtime::Existing()) loads = runtime->loads.Take(executable.handle);
+    if (Runtime* runtime = Runtime::Existing()) {
+      Inside inside;
+      loads = runtime->loads.Take(executable.handle);
+      beside = runtime->beside.BeforeDestroy(executable);
+    }
   }
   hsa_status_t status = Forward(next.hsa_executable_destroy, executable);
-  if (loads.empty()) return status;
+  if (loads.empty() && !beside) return status;
   HostUntouched untouched;
   Inside inside;
   Runtime* runtime = Runtime::Existing();
+  if (runtime && beside) runtime->beside.AfterDestroy(executable, status == HSA_STATUS_SUCCESS);
+  if (loads.empty()) return status;
   if (runtime && status == HSA_STATUS_SUCCESS) {
     FinishLoads(*runtime, std::move(loads), /*runtime_is_up=*/true);
   } else if (runtime && RuntimeIsUp(Helpers())) {
     runtime->loads.PutBack(executable.handle, std::move(loads));
   }
   return status;
+}
+
+hsa_status_t hsa_queue_create(const HookedCalls& next, hsa_agent_t agent, uint32_t size,
+                              hsa_queue_type32_t type,
+                              void (*callback)(hsa_status_t, hsa_queue_t*, void*), void* data,
+                              uint32_t private_segment_size, uint32_t group_segment_size,
+                              hsa_queue_t** queue) {
+  bool made = false;
+  const LiveCalls live = Live();
+  InRuntime([&](Runtime& runtime) {
+    if (!runtime.config.live || live.others_make_queues) return;
+    made = runtime.queues.Create(live,
+                                 {.agent = agent,
+                                  .size = size,
+                                  .type = type,
+                                  .callback = callback,
+                                  .data = data,
+                                  .private_segment_size = private_segment_size,
+                                  .group_segment_size = group_segment_size},
+                                 queue);
+  });
+  if (made) return HSA_STATUS_SUCCESS;
+  const hsa_status_t status = Forward(next.hsa_queue_create, agent, size, type, callback, data,
+                                      private_segment_size, group_segment_size, queue);
+  if (status == HSA_STATUS_SUCCESS) {
+    InRuntime([&](Runtime& runtime) {
+      // The other tool's, if it is one that intercepts.
+      const bool adopted = runtime.config.live && live.others_make_queues &&
+                           runtime.queues.Adopt(live, agent, *queue);
+      if (!adopted) runtime.queues.PlainQueue();
+    });
+  }
+  return status;
+}
+
+hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t agent, uint32_t size,
+                                            hsa_queue_type32_t type,
+                                            void (*callback)(hsa_status_t, hsa_queue_t*, void*),
+                                            void* data, uint32_t private_segment_size,
+                                            uint32_t group_segment_size, hsa_queue_t** queue) {
+  const LiveCalls live = Live();
+  const hsa_status_t status =
+      Forward(live.hsa_amd_queue_intercept_create, agent, size, type, callback, data,
+              private_segment_size, group_segment_size, queue);
+  if (status == HSA_STATUS_SUCCESS && queue) {
+    InRuntime([&](Runtime& runtime) {
+      if (runtime.config.live) runtime.queues.Adopt(live, agent, *queue);
+    });
+  }
+  return status;
+}
+
+hsa_status_t hsa_queue_destroy(const HookedCalls& next, hsa_queue_t* queue) {
+  Runtime* runtime = t_depth == 0 ? Runtime::Existing() : nullptr;
+  auto destroy = [&] { return Forward(next.hsa_queue_destroy, queue); };
+  return runtime ? runtime->queues.Destroy(queue, destroy) : destroy();
 }
 
 hsa_status_t hsa_system_get_extension_table(const HookedCalls& next, uint16_t extension,
@@ -335,6 +392,7 @@ hsa_status_t hsa_shut_down(const HookedCalls& next) {
       runtime->reporter.Enqueue(runtime->loads.SnapshotChanged());
     } catch (const std::exception&) {
     }
+    runtime->beside.Hold(true);
     runtime->loads.HoldReads(true);
   }
   hsa_status_t status = Forward(next.hsa_shut_down);
@@ -342,11 +400,13 @@ hsa_status_t hsa_shut_down(const HookedCalls& next) {
   Inside inside;
   if (!RuntimeIsUp(Helpers())) {
     try {
+      runtime->beside.RuntimeIsGone();
       FinishLoads(*runtime, runtime->loads.TakeAll(), /*runtime_is_up=*/false);
     } catch (const std::exception&) {
     }
   }
   runtime->loads.HoldReads(false);
+  runtime->beside.Hold(false);
   return status;
 }
 

@@ -28,6 +28,18 @@ hsa_status_t hsa_executable_load_code_object(const HookedCalls& next, hsa_execut
                                              hsa_agent_t agent, hsa_code_object_t code_object,
                                              const char* options);
 hsa_status_t hsa_executable_destroy(const HookedCalls& next, hsa_executable_t executable);
+hsa_status_t hsa_queue_create(const HookedCalls& next, hsa_agent_t agent, uint32_t size,
+                              hsa_queue_type32_t type,
+                              void (*callback)(hsa_status_t, hsa_queue_t*, void*), void* data,
+                              uint32_t private_segment_size, uint32_t group_segment_size,
+                              hsa_queue_t** queue);
+hsa_status_t hsa_queue_destroy(const HookedCalls& next, hsa_queue_t* queue);
+// In the API table only: another tool makes a queue with interception.
+hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t agent, uint32_t size,
+                                            hsa_queue_type32_t type,
+                                            void (*callback)(hsa_status_t, hsa_queue_t*, void*),
+                                            void* data, uint32_t private_segment_size,
+                                            uint32_t group_segment_size, hsa_queue_t** queue);
 hsa_status_t hsa_system_get_extension_table(const HookedCalls& next, uint16_t extension,
                                             uint16_t major, uint16_t minor, void* table);
 hsa_status_t hsa_system_get_major_extension_table(const HookedCalls& next, uint16_t extension,

@@ -11,6 +11,7 @@ namespace rjdbi::agent {
 namespace {
 
 std::atomic<const HelperCalls*> g_table_helpers{nullptr};
+std::atomic<const LiveCalls*> g_table_live{nullptr};
 
 constexpr size_t kMaxPath = 4096;
 
@@ -67,6 +68,14 @@ bool HelperCalls::complete() const {
   return all;
 }
 
+bool LiveCalls::complete() const {
+  bool all = hsa_amd_queue_intercept_create && hsa_amd_queue_intercept_register;
+#define RJDBI_CHECK(name) all = all && (name);
+  RJDBI_LIVE_CORE_CALLS(RJDBI_CHECK)
+#undef RJDBI_CHECK
+  return all;
+}
+
 const HookedCalls& DynamicCalls() {
   static constinit HookedCalls calls;
 #define RJDBI_RESOLVE(name) Resolve(&calls.name, #name);
@@ -84,6 +93,13 @@ HelperCalls Helpers() {
 #undef RJDBI_FIND
   return calls;
 }
+
+LiveCalls Live() {
+  const LiveCalls* table = g_table_live.load();
+  return table ? *table : LiveCalls();
+}
+
+void SetTableLiveCalls(const LiveCalls* calls) { g_table_live.store(calls); }
 
 void SetTableHelpers(const HelperCalls* helpers) { g_table_helpers.store(helpers); }
 

@@ -68,6 +68,30 @@ RJDBI_EXPORT hsa_status_t hsa_executable_destroy(hsa_executable_t executable) {
   return hooks::hsa_executable_destroy(Next(), executable);
 }
 
+RJDBI_EXPORT hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size,
+                                           hsa_queue_type32_t type,
+                                           void (*callback)(hsa_status_t, hsa_queue_t*, void*),
+                                           void* data, uint32_t private_segment_size,
+                                           uint32_t group_segment_size, hsa_queue_t** queue) {
+  const auto& next = Next();
+  // Where there is a table, it is in its hook that queues are made: between those of other
+  // tools, so that they see queues and packets, too.
+  if (rjdbi::agent::Live().complete() && next.hsa_queue_create) {
+    return next.hsa_queue_create(agent, size, type, callback, data, private_segment_size,
+                                 group_segment_size, queue);
+  }
+  return hooks::hsa_queue_create(next, agent, size, type, callback, data, private_segment_size,
+                                 group_segment_size, queue);
+}
+
+RJDBI_EXPORT hsa_status_t hsa_queue_destroy(hsa_queue_t* queue) {
+  const auto& next = Next();
+  if (rjdbi::agent::Live().complete() && next.hsa_queue_destroy) {
+    return next.hsa_queue_destroy(queue);
+  }
+  return hooks::hsa_queue_destroy(next, queue);
+}
+
 RJDBI_EXPORT hsa_status_t hsa_system_get_extension_table(uint16_t extension, uint16_t major,
                                                          uint16_t minor, void* table) {
   return hooks::hsa_system_get_extension_table(Next(), extension, major, minor, table);

@@ -1,6 +1,7 @@
 // Reading what readers read, and naming it; see reader_registry.h.
 #include "agent/reader_registry.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -76,6 +77,7 @@ CodeObject Own(CodeObject object, OwnedBytes bytes) {
 CodeObject DescribeMemory(const void* data, size_t size) {
   CodeObject object;
   object.bytes = {static_cast<const uint8_t*>(data), size};
+  object.again.memory = object.bytes;
   object.origin =
       "memory://" + std::to_string(getpid()) + Range(reinterpret_cast<uintptr_t>(data), size);
   return object;
@@ -94,7 +96,9 @@ CodeObject CopyMemory(const void* data, size_t size) {
 
 CodeObject DescribeFile(int fd, uint64_t offset, uint64_t size) {
   CodeObject object;
-  object.origin = "file://" + EncodePath(FileName(fd)) + Range(offset, size);
+  object.again.path = FileName(fd);
+  object.again.offset = offset;
+  object.origin = "file://" + EncodePath(object.again.path) + Range(offset, size);
   struct stat status;
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     return Unreadable(std::move(object), GapKind::kUnreadableObject, "not a regular file");
@@ -117,6 +121,58 @@ CodeObject DescribeWholeFile(int fd) {
   struct stat status;
   uint64_t size = fstat(fd, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
   return DescribeFile(fd, 0, size);
+}
+
+namespace {
+
+bool ReadFileAgain(const ByteOrigin& origin, OwnedBytes* bytes, std::string* why) {
+  // Whatever has this name by now: it must not block us, nor become our terminal.
+  const int fd = open(origin.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) {
+    *why = "the file cannot be opened any more";
+    return false;
+  }
+  struct stat status;
+  const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const bool read = regular && ReadRange(fd, origin.offset, bytes);
+  close(fd);
+  if (!read) *why = "the file is another one now, or shorter";
+  return read;
+}
+
+// Through the kernel, which answers where a load would fault: the host may unmap the
+// range at any moment.
+bool ReadMemoryAgain(ByteView memory, OwnedBytes* bytes) {
+  size_t got = 0;
+  while (got < bytes->size()) {
+    iovec local{bytes->data() + got, bytes->size() - got};
+    iovec remote{const_cast<uint8_t*>(memory.data) + got, bytes->size() - got};
+    const ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (n <= 0) break;
+    got += static_cast<size_t>(n);
+  }
+  if (got == bytes->size()) return true;
+  if (got > 0 || (errno != EPERM && errno != ENOSYS)) return false;
+  // Forbidden in this sandbox.
+  const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool read = ReadRange(fd, reinterpret_cast<uintptr_t>(memory.data), bytes);
+  close(fd);
+  return read;
+}
+
+}  // namespace
+
+bool ReadAgain(const ByteOrigin& origin, uint64_t size, OwnedBytes* bytes, std::string* why) {
+  *bytes = OwnedBytes::Allocate(size);
+  if (bytes->size() != size || size == 0) {
+    *why = "no memory for " + std::to_string(size) + " bytes";
+    return false;
+  }
+  if (!origin.path.empty()) return ReadFileAgain(origin, bytes, why);
+  if (origin.memory.size == size && ReadMemoryAgain(origin.memory, bytes)) return true;
+  *why = "the memory that it was loaded from is gone";
+  return false;
 }
 
 bool IsReadable(ByteView bytes) {

@@ -18,8 +18,17 @@
 
 namespace rjdbi::agent {
 
+// Where bytes can be read once more when nobody owes us that they are still there:
+// at an address of the host's, or in a file.
+struct ByteOrigin {
+  ByteView memory;
+  std::string path;  // not empty: in this file
+  uint64_t offset = 0;
+};
+
 struct CodeObject {
   ByteView bytes;
+  ByteOrigin again;
   std::shared_ptr<const OwnedBytes> owned;  // set when the bytes are our copy
   std::string origin;   // URI: file://path#offset=..&size=.. or memory://pid#offset=..&size=..
   std::string problem;  // not empty: the bytes could not be had, and why
@@ -32,6 +41,10 @@ CodeObject DescribeFile(int fd, uint64_t offset, uint64_t size);
 CodeObject DescribeWholeFile(int fd);
 // A copy of memory that may go away.
 CodeObject CopyMemory(const void* data, size_t size);
+
+// Reads `size` bytes anew, into memory of our own; false, with a reason, if they are not
+// there. What is there may be something else by now: the caller compares hashes.
+bool ReadAgain(const ByteOrigin& origin, uint64_t size, OwnedBytes* bytes, std::string* why);
 
 // Whether every page of the range can be read. Wrong sizes are the host's bug,
 // but one that must not turn into a crash of ours.

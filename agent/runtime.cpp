@@ -12,13 +12,22 @@
 namespace rjdbi::agent {
 namespace {
 
+// At exit, for the watcher: it may be loading something, and ROCR is about to go. It does
+// not wait for a daemon then.
+constexpr int64_t kWatcherPatienceNs = 1'000 * kNsPerMs;
+
 std::atomic<Runtime*> g_runtime{nullptr};
 std::atomic<uint32_t> g_loaded_through{0};
 std::atomic<bool> g_fork_handler{false};
 
 // In the child, before it can do anything else. Allocates nothing, takes no lock.
 void AfterForkInChild() {
-  if (Runtime* parents = g_runtime.load()) parents->client.AbandonAfterFork();
+  Runtime* parents = g_runtime.load();
+  if (!parents) return;
+  parents->client.AbandonAfterFork();
+  parents->live_client.AbandonAfterFork();
+  parents->watcher.AbandonAfterFork();
+  parents->switches.Silence();  // the parent's queues may still be looked at
 }
 
 Runtime* Make(Runtime* inherited) {
@@ -42,7 +51,13 @@ Runtime::Runtime(Config c)
       batches(config.queue_bytes),
       client(config, &LoadedThroughText),
       reporter(client, gaps, loads, batches),
-      drainer(reporter) {}
+      drainer(reporter),
+      queues(switches),
+      beside(*this),
+      live_client(config, &LoadedThroughText),
+      watcher(*this) {
+  live_client.BorrowSessionsOf(client);
+}
 
 Runtime* Runtime::Existing() noexcept {
   Runtime* runtime = g_runtime.load();
@@ -72,6 +87,7 @@ void FinishAtExit() noexcept {
   Runtime* runtime = Runtime::Existing();
   if (!runtime) return;
   try {
+    runtime->watcher.Stop(Deadline::After(kWatcherPatienceNs));
     runtime->client.ReleaseReserve();
     // Even with an exhausted budget the thread gets a moment to notice.
     const int64_t patience = std::max(runtime->client.budget_ns(), 50 * kNsPerMs);

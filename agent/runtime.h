@@ -1,4 +1,4 @@
-// Everything the agent knows in this process, made at the first code object.
+// Everything the agent knows in this process, made at the first code object or queue.
 //
 // It belongs to one pid. A forked child starts over: the parent's connection is
 // the parent's, its GPU state does not survive fork, its threads are gone and
@@ -11,13 +11,18 @@
 
 #include <atomic>
 
+#include "agent/beside_loads.h"
 #include "agent/config.h"
 #include "agent/daemon_client/client.h"
+#include "agent/dispatch_switch.h"
 #include "agent/drainer.h"
 #include "agent/gaps.h"
+#include "agent/loaded_objects.h"
 #include "agent/patched_loads.h"
+#include "agent/queues.h"
 #include "agent/reader_registry.h"
 #include "agent/reporter.h"
+#include "agent/watcher.h"
 
 namespace rjdbi::agent {
 
@@ -39,6 +44,12 @@ struct Runtime {
   DaemonClient client;
   Reporter reporter;
   Drainer drainer;
+  LoadedObjects loaded;
+  SwitchTable switches;
+  Queues queues;
+  BesideLoads beside;
+  DaemonClient live_client;  // borrows sessions of `client`
+  Watcher watcher;
   std::atomic<uint64_t> next_load_id{1};
   Runtime* inherited = nullptr;  // the parent's, unusable
 };

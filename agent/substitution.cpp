@@ -13,7 +13,9 @@ namespace {
 // How long a load may wait to hand over gaps of an outage that has just ended.
 constexpr int64_t kGapDeliveryNs = 100 * kNsPerMs;
 
-GapKind KindOf(const Fault& fault) {
+}  // namespace
+
+GapKind GapKindOf(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kNone:
       return GapKind::kNone;
@@ -28,9 +30,21 @@ GapKind KindOf(const Fault& fault) {
       return GapKind::kObjectTooLarge;
     case FaultKind::kOutOfMemory:
       return GapKind::kOutOfMemory;
+    case FaultKind::kUnreadable:
+      return GapKind::kUnreadableObject;
+    case FaultKind::kInterrupted:
+      return GapKind::kNone;
   }
   return GapKind::kProtocolError;
 }
+
+void RecordGap(Runtime& runtime, Gap gap, GapKind kind, std::string detail) {
+  gap.kind = kind;
+  gap.detail = std::move(detail);
+  runtime.gaps.Record(std::move(gap));
+}
+
+namespace {
 
 bool IsGpu(const HelperCalls& hsa, hsa_agent_t agent) {
   hsa_device_type_t type;
@@ -64,16 +78,11 @@ uint32_t Node(const HelperCalls& hsa, hsa_agent_t agent) {
   return node;
 }
 
-void RecordGap(Runtime& runtime, Gap gap, GapKind kind, std::string detail) {
-  gap.kind = kind;
-  gap.detail = std::move(detail);
-  runtime.gaps.Record(std::move(gap));
-}
+}  // namespace
 
-std::unique_ptr<Substitute> Build(Runtime& runtime, const HelperCalls& hsa, hsa_agent_t agent,
-                                  Decision decision, const Gap& identity) {
-  auto substitute = std::make_unique<Substitute>();
-  substitute->identity = identity;
+std::unique_ptr<PatchedLoad> BuildLoad(Runtime& runtime, const HelperCalls& hsa, hsa_agent_t agent,
+                                       Decision decision, uint64_t original_delta,
+                                       const Gap& identity) {
   auto load = std::make_unique<PatchedLoad>();
   load->load_id = identity.load_id;
   load->image = std::move(decision.image);
@@ -84,7 +93,6 @@ std::unique_ptr<Substitute> Build(Runtime& runtime, const HelperCalls& hsa, hsa_
       RecordGap(runtime, identity, GapKind::kNoCounterMemory, why);
       return nullptr;
     }
-    ApplyFixups(decision.fixups, load->counters.address(), &load->image);
     if (void* ring = load->counters.ring()) {
       const BufferLayout& layout = decision.buffer;
       load->ring = std::make_shared<LoadRing>(
@@ -93,12 +101,16 @@ std::unique_ptr<Substitute> Build(Runtime& runtime, const HelperCalls& hsa, hsa_
           runtime.batches);
     }
   }
-  substitute->load = std::move(load);
-  return substitute;
+  ApplyFixups(decision.fixups, load->counters.address(), original_delta, &load->image);
+  return load;
 }
 
+namespace {
+
+// Fills in `object` once it is known, `identity` as far as it is.
 std::unique_ptr<Substitute> Prepare(Runtime& runtime, const HelperCalls& hsa,
-                                    const LoadRequest& request, Gap* identity) {
+                                    const LoadRequest& request, Gap* identity,
+                                    std::unique_ptr<LoadedObject>* loaded) {
   if (!hsa.complete() || !IsGpu(hsa, request.agent)) return nullptr;
   const CodeObject& object = request.object;
   identity->load_id = runtime.next_load_id++;
@@ -127,27 +139,62 @@ std::unique_ptr<Substitute> Prepare(Runtime& runtime, const HelperCalls& hsa,
   header.load_id = identity->load_id;
   header.agent_isa = IsaName(hsa, request.agent);
   header.gpu_node = Node(hsa, request.agent);
+  *loaded = std::make_unique<LoadedObject>(LoadedObject{.load_id = header.load_id,
+                                                        .digest = header.digest,
+                                                        .size = header.size,
+                                                        .origin = header.origin,
+                                                        .isa = header.agent_isa,
+                                                        .gpu_node = header.gpu_node,
+                                                        .agent = request.agent,
+                                                        .executable = {},
+                                                        .again = object.again,
+                                                        .place = {},
+                                                        .patched = false,
+                                                        .generation = 0});
   Decision decision;
   if (Fault fault = runtime.client.Admit(header, object.bytes, &decision); !fault.ok()) {
-    RecordGap(runtime, *identity, KindOf(fault), fault.detail);
+    RecordGap(runtime, *identity, GapKindOf(fault), fault.detail);
     return nullptr;
   }
+  (*loaded)->generation = decision.generation;
   if (runtime.gaps.HasPending()) runtime.reporter.DeliverGaps(kGapDeliveryNs, /*charge=*/true);
   if (decision.verdict != Verdict::kPatched) return nullptr;
-  return Build(runtime, hsa, request.agent, std::move(decision), *identity);
+  auto load = BuildLoad(runtime, hsa, request.agent, std::move(decision), 0, *identity);
+  if (!load) return nullptr;
+  auto substitute = std::make_unique<Substitute>();
+  substitute->identity = *identity;
+  substitute->load = std::move(load);
+  return substitute;
 }
 
 }  // namespace
 
-std::unique_ptr<Substitute> PrepareSubstitute(Runtime& runtime, const HelperCalls& hsa,
-                                              const LoadRequest& request) noexcept {
+PreparedLoad PrepareLoad(Runtime& runtime, const HelperCalls& hsa,
+                         const LoadRequest& request) noexcept {
   Gap identity;
+  PreparedLoad prepared;
   try {
-    return Prepare(runtime, hsa, request, &identity);
+    prepared.substitute = Prepare(runtime, hsa, request, &identity, &prepared.object);
   } catch (const std::exception&) {
     identity.kind = GapKind::kOutOfMemory;
     runtime.gaps.Record(std::move(identity));
-    return nullptr;
+  }
+  return prepared;
+}
+
+void NoteLoaded(Runtime& runtime, hsa_executable_t executable, hsa_loaded_code_object_t loaded,
+                std::unique_ptr<LoadedObject> object) noexcept {
+  const LiveCalls live = Live();
+  if (!object || !runtime.config.live || !live.complete()) return;
+  try {
+    object->executable = executable;
+    if (!FindPlace(live, executable, loaded, &object->place)) return;
+    const uint64_t generation = object->generation;
+    runtime.loaded.Add(std::move(*object));
+    if (runtime.client.session_open()) runtime.watcher.Start();
+    runtime.watcher.NoteLoaded(generation);
+  } catch (const std::exception&) {
+    runtime.gaps.Record(Gap{.kind = GapKind::kOutOfMemory, .detail = {}});
   }
 }
 

@@ -13,6 +13,10 @@
 
 namespace rjdbi::agent {
 
+// What a fault of the conversation is called in a gap; kNone: it is none.
+GapKind GapKindOf(const Fault& fault);
+void RecordGap(Runtime& runtime, Gap gap, GapKind kind, std::string detail);
+
 // One load of one object, as the host asked for it.
 struct LoadRequest {
   CodeObject object;
@@ -26,9 +30,24 @@ struct Substitute {
   Gap identity;  // digest, size, origin and load id, for a gap if ROCR refuses it
 };
 
-// Null: load the original. Never throws.
-std::unique_ptr<Substitute> PrepareSubstitute(Runtime& runtime, const HelperCalls& hsa,
-                                              const LoadRequest& request) noexcept;
+// A patched image with its counters and ring, and the fixups filled in. Null: a gap has
+// been recorded. `original_delta`: see ApplyFixups. May throw std::bad_alloc.
+std::unique_ptr<PatchedLoad> BuildLoad(Runtime& runtime, const HelperCalls& hsa, hsa_agent_t agent,
+                                       Decision decision, uint64_t original_delta,
+                                       const Gap& identity);
+
+struct PreparedLoad {
+  std::unique_ptr<Substitute> substitute;  // null: load the original
+  std::unique_ptr<LoadedObject> object;    // what the host asked for; null: not known
+};
+
+// Never throws.
+PreparedLoad PrepareLoad(Runtime& runtime, const HelperCalls& hsa,
+                         const LoadRequest& request) noexcept;
+
+// ROCR has loaded the object or its substitute. `loaded` as in FindPlace.
+void NoteLoaded(Runtime& runtime, hsa_executable_t executable, hsa_loaded_code_object_t loaded,
+                std::unique_ptr<LoadedObject> object) noexcept;
 
 // ROCR took the patched image into `executable`.
 void CommitSubstitute(Runtime& runtime, hsa_executable_t executable,

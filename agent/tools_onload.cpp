@@ -5,6 +5,7 @@
 // there. A table of another major version has an unknown layout and is left
 // alone (LD_PRELOAD still works).
 #define AMD_INTERNAL_BUILD 1  // Debian installs hsa_api_trace.h beside what it includes
+#include <dlfcn.h>
 #include <hsa_api_trace.h>
 
 #include <cstdint>
@@ -21,7 +22,9 @@ namespace {
 // way through a hook.
 constinit HookedCalls g_saved;
 constinit HelperCalls g_helpers;
+constinit LiveCalls g_live;
 CoreApiTable* g_core = nullptr;
+AmdExtTable* g_amd = nullptr;
 
 template <auto Hook>
 struct Thunk;
@@ -63,7 +66,17 @@ void CollectHelpers(const HsaApiTable& table) {
   RJDBI_CORE_HELPERS(RJDBI_COPY_CORE)
   if (table.amd_ext_ && table.amd_ext_->version.major_id == HSA_AMD_EXT_API_TABLE_MAJOR_VERSION) {
     RJDBI_AMD_HELPERS(RJDBI_COPY_AMD)
+    if (table.amd_ext_->hsa_amd_queue_intercept_create_fn !=
+        &hooks::hsa_amd_queue_intercept_create) {
+      Copy(table.amd_ext_->version, &table.amd_ext_->hsa_amd_queue_intercept_create_fn,
+           &g_live.hsa_amd_queue_intercept_create);
+    }
+    Copy(table.amd_ext_->version, &table.amd_ext_->hsa_amd_queue_intercept_register_fn,
+         &g_live.hsa_amd_queue_intercept_register);
   }
+#define RJDBI_COPY_LIVE(name) Copy(table.core_->version, &table.core_->name##_fn, &g_live.name);
+  RJDBI_LIVE_CORE_CALLS(RJDBI_COPY_LIVE)
+#undef RJDBI_COPY_LIVE
 #undef RJDBI_COPY_CORE
 #undef RJDBI_COPY_AMD
 }
@@ -73,6 +86,26 @@ void InstallHooks(CoreApiTable* core) {
   Install(*core, &core->name##_fn, &Thunk<&hooks::name>::Call, &g_saved.name);
   RJDBI_HOOKED_CALLS(RJDBI_INSTALL)
 #undef RJDBI_INSTALL
+}
+
+// Whether a function of the table is still ROCR's own, as far as can be seen. A ROCR that
+// comes with a framework may have another file name.
+bool IsRocrs(const void* function, const void* sure) {
+  Dl_info one{}, other{};
+  return dladdr(function, &one) != 0 && dladdr(sure, &other) != 0 &&
+         one.dli_fbase == other.dli_fbase;
+}
+
+// Tools that are loaded later may make queues with interception: those are seen, too.
+void InstallIntercept(AmdExtTable* amd) {
+  if (!g_live.hsa_amd_queue_intercept_create) return;
+  amd->hsa_amd_queue_intercept_create_fn = &hooks::hsa_amd_queue_intercept_create;
+}
+
+void RestoreIntercept(AmdExtTable* amd) {
+  if (amd->hsa_amd_queue_intercept_create_fn == &hooks::hsa_amd_queue_intercept_create) {
+    amd->hsa_amd_queue_intercept_create_fn = g_live.hsa_amd_queue_intercept_create;
+  }
 }
 
 void RestoreHooks(CoreApiTable* core) {
@@ -101,13 +134,25 @@ extern "C" __attribute__((visibility("default"))) bool OnLoad(void* table, uint6
   NoteLoadedThrough(LoadedThrough::kToolsLib);
   CollectHelpers(*api);
   SetTableHelpers(&g_helpers);
+  SetTableLiveCalls(&g_live);
+  // No tool has a reason to replace this one.
+  g_live.others_make_queues =
+      g_live.complete() && !IsRocrs(reinterpret_cast<void*>(api->core_->hsa_queue_create_fn),
+                                    reinterpret_cast<void*>(api->core_->hsa_status_string_fn));
   InstallHooks(api->core_);
   g_core = api->core_;
+  if (g_live.complete()) {
+    InstallIntercept(api->amd_ext_);
+    g_amd = api->amd_ext_;
+  }
   return true;
 }
 
 extern "C" __attribute__((visibility("default"))) void OnUnload() {
   using namespace rjdbi::agent;
+  SetTableLiveCalls(nullptr);
+  if (g_amd) RestoreIntercept(g_amd);
+  g_amd = nullptr;
   if (g_core) RestoreHooks(g_core);
   g_core = nullptr;
 }

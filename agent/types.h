@@ -34,6 +34,7 @@ enum class GapKind : uint32_t {
   kNoCounterMemory = 6,
   kPatchedLoadFailed = 7,
   kUnreadableObject = 8,
+  kQueueNotIntercepted = 9,
 };
 
 // A code object that was loaded without a decision, and why.
@@ -49,12 +50,24 @@ struct Gap {
 };
 
 // Values equal admission.proto's FixupKind.
-enum class FixupKind : uint32_t { kCounterAddressLo32 = 1, kCounterAddressHi32 = 2 };
+enum class FixupKind : uint32_t {
+  kCounterAddressLo32 = 1,
+  kCounterAddressHi32 = 2,
+  kOriginalAddressLo32 = 3,
+  kOriginalAddressHi32 = 4,
+};
+
+inline bool IsOfOriginal(FixupKind kind) {
+  return kind == FixupKind::kOriginalAddressLo32 || kind == FixupKind::kOriginalAddressHi32;
+}
+inline bool IsHighHalf(FixupKind kind) {
+  return kind == FixupKind::kCounterAddressHi32 || kind == FixupKind::kOriginalAddressHi32;
+}
 
 struct Fixup {
   uint64_t file_offset = 0;  // of a 32-bit little-endian word in the patched image
   FixupKind kind = FixupKind::kCounterAddressLo32;
-  uint64_t addend = 0;  // bytes from the counter buffer's start
+  uint64_t addend = 0;  // bytes from the counter buffer's start, or the original's address 0
 };
 
 // Values equal admission.proto's AdmitVerdict.
@@ -99,6 +112,23 @@ struct BufferLayout {
   }
 };
 
+// A kernel of an image beside the original: addresses are those of the code objects.
+struct KernelSwitch {
+  uint64_t original_descriptor = 0;
+  uint64_t descriptor = 0;
+  uint32_t private_segment_bytes = 0;  // what a dispatch must ask for at least
+  uint32_t group_segment_bytes = 0;
+};
+
+constexpr size_t kDescriptorBytes = 64;  // of a kernel descriptor, and its alignment
+
+// A kernel that was patched when it was loaded, to be the application's own again.
+struct KernelRestore {
+  uint64_t descriptor = 0;  // the loaded object's addresses
+  uint64_t code = 0;
+  std::array<uint8_t, kDescriptorBytes> original{};
+};
+
 struct Decision {
   Verdict verdict = Verdict::kUnspecified;
   uint64_t patched_size = 0;  // bytes
@@ -107,7 +137,17 @@ struct Decision {
   std::vector<Fixup> fixups;
   BufferLayout buffer;
   std::string summary;
-  OwnedBytes image;  // complete and verified when verdict is kPatched
+  // Only of answers for an image beside the original.
+  std::vector<KernelSwitch> switches;
+  std::vector<KernelRestore> restores;
+  uint64_t generation = 0;  // of the attachments that were asked for
+  OwnedBytes image;         // complete and verified when verdict is kPatched
+};
+
+// What the attachments of this process are, as rpc Watch says it.
+struct WatchAnswer {
+  uint64_t generation = 0;  // never 0 from a daemon
+  uint32_t attachments = 0;
 };
 
 // What has become of a load's trace records so far.

@@ -242,6 +242,13 @@ constexpr CatalogueEntry kCatalogue[] = {
      "The agent saw the load but could not read the bytes behind it, for example because a file "
      "had vanished. The runtime went its own way.",
      "Look at the recorded origin and its permissions.", Reason::kNone, v1::GAP_UNREADABLE_OBJECT},
+    {"RJD-G009", "dispatches of some queues are not directed",
+     "Attaching to a running process directs dispatches, which the agent sees on queues that it "
+     "has made with interception. Cooperative queues cannot be made so, nor those of a process "
+     "whose ROCR did not load the agent as a tool. What was loaded runs on them.",
+     "Attach before the process starts, and run it with both LD_PRELOAD and HSA_TOOLS_LIB, as "
+     "rjctl run does.",
+     Reason::kNone, v1::GAP_QUEUE_NOT_INTERCEPTED},
 
     {"RJD-O001", "the bytes are not a well-formed AMDGPU code object",
      "Headers, tables or notes are missing, out of range or contradict each other. Such bytes "

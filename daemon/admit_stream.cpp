@@ -276,7 +276,7 @@ void AdmitStream::FillDecision(const Decision& decision, v1::AdmitDecision& out)
     v1::KernelSwitch* item = out.add_kernel_switches();
     item->set_kernel(kernel.kernel);
     item->set_original_descriptor(kernel.original_descriptor);
-    item->set_descriptor(kernel.descriptor);
+    item->set_beside_descriptor(kernel.descriptor);
     item->set_private_segment_bytes(kernel.private_segment_bytes);
     item->set_group_segment_bytes(kernel.group_segment_bytes);
   }

@@ -36,7 +36,7 @@ std::vector<v1::KernelRestore> OriginalKernels(
     if (bytes.empty()) continue;
     v1::KernelRestore& restore = restores.emplace_back();
     restore.set_kernel(kernel.name);
-    restore.set_descriptor(kernel.descriptor_vaddr);
+    restore.set_patched_descriptor(kernel.descriptor_vaddr);
     restore.set_original(bytes.data(), bytes.size());
     restore.set_code(kernel.entry_vaddr);
   }

@@ -16,6 +16,8 @@ namespace {
 constexpr char kAgentVersion[] = RJDBI_VERSION;
 constexpr int64_t kFirstBackoffNs = 1'000'000'000;
 constexpr int64_t kLongestBackoffNs = 60'000'000'000;
+// For a decision that nobody waits for.
+constexpr int64_t kBackgroundAdmitNs = 60'000'000'000;
 constexpr size_t kMaxCommandLine = 4096;
 constexpr uint32_t kShortestReportMs = 10;
 constexpr uint32_t kLongestReportMs = 3'600'000;
@@ -195,16 +197,47 @@ Fault DaemonClient::FinishOpenSession(Deadline deadline) {
         std::clamp(session_.report_interval_ms, kShortestReportMs, kLongestReportMs);
   }
   session_open_ = true;
+  ++session_number_;
+  return Fault::Ok();
+}
+
+Fault DaemonClient::Lend(const WireBytes& stale, Deadline deadline, SessionInfo* session,
+                         uint64_t* number) {
+  // The host's calls wait for the same lock.
+  const int64_t patience_ns = std::min(deadline.RemainingNs(), config_.deadline_ns);
+  return Guarded(patience_ns, /*charge=*/false, [&](Deadline until) {
+    if (session_open_ && session_.session_id == stale) Drop();
+    if (Fault f = InSession(until, [] { return Fault::Ok(); }); !f.ok()) return f;
+    *session = session_;
+    *number = session_number_.load();
+    return Fault::Ok();
+  });
+}
+
+Fault DaemonClient::BorrowSession(Deadline deadline) {
+  const WireBytes stale = session_stale_ ? session_.session_id : WireBytes();
+  Drop();
+  uint64_t number = 0;
+  if (Fault f = lender_->Lend(stale, deadline, &session_, &number); !f.ok()) return f;
+  connection_ = std::make_unique<Http2Connection>();
+  connection_->set_wake_fd(wake_fd_);
+  if (Fault f = connection_->Connect(config_.socket_path); !f.ok()) return f;
+  session_stale_ = false;
+  session_open_ = true;
+  session_number_ = number;
   return Fault::Ok();
 }
 
 Fault DaemonClient::OpenSession(Deadline deadline) {
+  if (lender_) return BorrowSession(deadline);
   if (Fault f = StartOpenSession(deadline); !f.ok()) return f;
   return FinishOpenSession(deadline);
 }
 
 template <typename F>
 Fault DaemonClient::InSession(Deadline deadline, F&& call) {
+  // A session that was lent ends with the lender's.
+  if (lender_ && session_open_ && session_number_ != lender_->session_number()) Drop();
   bool reused = session_open_;
   if (!reused) {
     if (Fault f = OpenSession(deadline); !f.ok()) return f;
@@ -212,6 +245,7 @@ Fault DaemonClient::InSession(Deadline deadline, F&& call) {
   Fault fault = call();
   bool stale = fault.kind == FaultKind::kUnreachable ||
                (fault.kind == FaultKind::kRemote && fault.grpc_status == kGrpcNotFound);
+  session_stale_ = fault.kind == FaultKind::kRemote && fault.grpc_status == kGrpcNotFound;
   if (!reused || !stale) return fault;
   if (Fault f = OpenSession(deadline); !f.ok()) return f;
   return call();
@@ -231,7 +265,16 @@ Fault DaemonClient::Unary(const char* method, const WireBytes& request, Deadline
 // ---- Admission ----
 
 Fault DaemonClient::Admit(const ObjectHeader& header, ByteView object, Decision* decision) {
-  return Guarded(config_.deadline_ns, true, [&](Deadline deadline) {
+  const ByteSource source = [object](ByteView* bytes) {
+    *bytes = object;
+    return Fault::Ok();
+  };
+  return Admit(header, source, /*charge=*/true, decision);
+}
+
+Fault DaemonClient::Admit(const ObjectHeader& header, const ByteSource& object, bool charge,
+                          Decision* decision) {
+  return Guarded(charge ? config_.deadline_ns : kBackgroundAdmitNs, charge, [&](Deadline deadline) {
     return InSession(deadline, [&] {
       *decision = Decision();
       return AdmitOnce(header, object, deadline, decision);
@@ -239,9 +282,9 @@ Fault DaemonClient::Admit(const ObjectHeader& header, ByteView object, Decision*
   });
 }
 
-Fault DaemonClient::NextReply(Deadline deadline, ChunkSink* sink, AdmitReplyKind* kind,
+Fault DaemonClient::NextReply(Deadline deadline, bool beside, ChunkSink* sink, AdmitReplyKind* kind,
                               Decision* decision) {
-  static constexpr DecodeLimits kLimits{kMaxCounters, kMaxFixups, kMaxSummaryBytes};
+  const DecodeLimits limits{kMaxCounters, kMaxFixups, kMaxSummaryBytes, kMaxSwitches, beside};
   WireBytes message;
   bool end = false;
   if (Fault f = connection_->Receive(kMaxMessageBytes, deadline, &message, &end); !f.ok()) {
@@ -250,7 +293,7 @@ Fault DaemonClient::NextReply(Deadline deadline, ChunkSink* sink, AdmitReplyKind
   }
   if (end) return Fault::Of(FaultKind::kProtocol, "Admit ended without a decision");
   std::string why;
-  if (!DecodeAdmitReply(View(message), kLimits, sink, kind, decision, &why)) {
+  if (!DecodeAdmitReply(View(message), limits, sink, kind, decision, &why)) {
     return Fault::Of(FaultKind::kProtocol, why);
   }
   return Fault::Ok();
@@ -269,24 +312,26 @@ Fault DaemonClient::Upload(ByteView object, Deadline deadline) {
   return Fault::Ok();
 }
 
-Fault DaemonClient::AdmitOnce(const ObjectHeader& header, ByteView object, Deadline deadline,
-                              Decision* decision) {
+Fault DaemonClient::AdmitOnce(const ObjectHeader& header, const ByteSource& object,
+                              Deadline deadline, Decision* decision) {
   if (Fault f = connection_->StartCall("/rjdbi.v1.Admission/Admit", deadline); !f.ok()) return f;
   WireBytes request = EncodeObjectHeader(session_.session_id, header);
   if (Fault f = connection_->SendMessage(View(request), {}, deadline); !f.ok()) return f;
 
   ChunkSink none;
   AdmitReplyKind kind;
-  if (Fault f = NextReply(deadline, &none, &kind, decision); !f.ok()) return f;
+  if (Fault f = NextReply(deadline, header.beside, &none, &kind, decision); !f.ok()) return f;
   if (kind == AdmitReplyKind::kNeedBytes) {
-    if (session_.max_code_object_bytes != 0 && object.size > session_.max_code_object_bytes) {
+    if (session_.max_code_object_bytes != 0 && header.size > session_.max_code_object_bytes) {
       return Fault::Of(FaultKind::kTooLarge, "the daemon takes objects of at most " +
                                                  std::to_string(session_.max_code_object_bytes) +
                                                  " bytes");
     }
-    if (Fault f = Upload(object, deadline); !f.ok()) return f;
+    ByteView bytes;
+    if (Fault f = object(&bytes); !f.ok()) return f;
+    if (Fault f = Upload(bytes, deadline); !f.ok()) return f;
     if (Fault f = connection_->HalfClose(); !f.ok()) return f;
-    if (Fault f = NextReply(deadline, &none, &kind, decision); !f.ok()) return f;
+    if (Fault f = NextReply(deadline, header.beside, &none, &kind, decision); !f.ok()) return f;
   } else if (Fault f = connection_->HalfClose(); !f.ok()) {
     return f;
   }
@@ -294,7 +339,7 @@ Fault DaemonClient::AdmitOnce(const ObjectHeader& header, ByteView object, Deadl
     return Fault::Of(FaultKind::kProtocol, "expected a decision");
   }
   if (decision->verdict == Verdict::kPatched) {
-    if (Fault f = ReceiveImage(object.size, deadline, decision); !f.ok()) return f;
+    if (Fault f = ReceiveImage(header.size, deadline, decision); !f.ok()) return f;
   }
   return connection_->Finish(deadline);
 }
@@ -314,7 +359,7 @@ Fault DaemonClient::ReceiveImage(uint64_t object_size, Deadline deadline, Decisi
   while (sink.room > 0) {
     AdmitReplyKind kind;
     Decision second;
-    if (Fault f = NextReply(deadline, &sink, &kind, &second); !f.ok()) return f;
+    if (Fault f = NextReply(deadline, false, &sink, &kind, &second); !f.ok()) return f;
     if (kind != AdmitReplyKind::kChunk) {
       return Fault::Of(FaultKind::kProtocol, "expected a chunk of the patched image");
     }
@@ -323,6 +368,27 @@ Fault DaemonClient::ReceiveImage(uint64_t object_size, Deadline deadline, Decisi
     return Fault::Of(FaultKind::kProtocol, "the patched image does not have the announced hash");
   }
   return Fault::Ok();
+}
+
+// ---- Watching ----
+
+Fault DaemonClient::Watch(uint64_t seen, uint64_t in_session, uint32_t max_wait_ms,
+                          WatchAnswer* answer) {
+  const int64_t patience_ns = max_wait_ms * kNsPerMs + config_.deadline_ns;
+  return Guarded(patience_ns, /*charge=*/false, [&](Deadline deadline) {
+    return InSession(deadline, [&] {
+      WireBytes reply;
+      const uint64_t known = session_number_ == in_session ? seen : 0;
+      if (Fault f = Unary("/rjdbi.v1.Admission/Watch",
+                          EncodeWatch(session_.session_id, known, max_wait_ms), deadline, &reply);
+          !f.ok()) {
+        return f;
+      }
+      std::string why;
+      if (!DecodeWatch(View(reply), answer, &why)) return Fault::Of(FaultKind::kProtocol, why);
+      return Fault::Ok();
+    });
+  });
 }
 
 // ---- Reports ----

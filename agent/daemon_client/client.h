@@ -12,6 +12,7 @@
 #define RJDBI_AGENT_DAEMON_CLIENT_CLIENT_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,10 +33,30 @@ class DaemonClient {
   DaemonClient(const Config& config, std::string (*loaded_through)())
       : config_(config), loaded_through_(loaded_through), budget_ns_(MostBudget()) {}
 
-  // Asks what to load in place of `object`. On success the decision is checked
-  // as far as the protocol goes: verdict known, image complete with the announced
-  // hash, fixups inside it. May throw std::bad_alloc.
+  // Gives the object's bytes if the daemon wants them, or the reason why not.
+  using ByteSource = std::function<Fault(ByteView* object)>;
+
+  // Asks what to load in place of `object`, or beside it. On success the decision is
+  // checked as far as the protocol goes: verdict known, image complete with the announced
+  // hash, fixups inside it. With `charge`, the host is waiting and the budget applies. May
+  // throw std::bad_alloc.
+  Fault Admit(const ObjectHeader& header, const ByteSource& object, bool charge,
+              Decision* decision);
   Fault Admit(const ObjectHeader& header, ByteView object, Decision* decision);
+
+  // Waits for the attachments of this process to be others than `seen` stands for, at most
+  // until `max_wait_ms` are over; see rpc Watch. Never charged. In a session of another
+  // number than `in_session` nothing has been seen.
+  Fault Watch(uint64_t seen, uint64_t in_session, uint32_t max_wait_ms, WatchAnswer* answer);
+
+  // From now on the session is `lender`'s, and this one has but a connection of its own:
+  // for what would keep the lender busy for long. `lender` must outlive this. Before
+  // the first call.
+  void BorrowSessionsOf(DaemonClient& lender) { lender_ = &lender; }
+  // Waiting ends early, with FaultKind::kInterrupted, once this descriptor is readable.
+  void set_wake_fd(int fd) { wake_fd_ = fd; }
+  // Counts the sessions that this client has had: another number, another session.
+  uint64_t session_number() const { return session_number_.load(); }
 
   // Delivers counters and gaps; empty ones cost nothing. Waits at most
   // `patience_ns`. With `charge`, the host is waiting and the budget applies.
@@ -70,6 +91,7 @@ class DaemonClient {
   static constexpr size_t kMaxFixups = 1u << 20;
   static constexpr size_t kMaxMessageBytes = 32u << 20;
   static constexpr size_t kMaxSummaryBytes = 64u << 10;
+  static constexpr size_t kMaxSwitches = 64u << 10;
   static constexpr size_t kChunkBytes = 512u << 10;
   // The largest patched image accepted for an object of `size` bytes.
   static uint64_t MaxPatchedBytes(uint64_t size) { return size * 16 + (64u << 20); }
@@ -102,19 +124,26 @@ class DaemonClient {
   Fault StartOpenSession(Deadline deadline);
   Fault FinishOpenSession(Deadline deadline);
   Fault OpenSession(Deadline deadline);
+  // The lender's session, a new one if `session_` turned out to be none any more.
+  Fault BorrowSession(Deadline deadline);
+  Fault Lend(const WireBytes& stale, Deadline deadline, SessionInfo* session, uint64_t* number);
   Fault Unary(const char* method, const WireBytes& request, Deadline deadline, WireBytes* reply);
-  Fault AdmitOnce(const ObjectHeader& header, ByteView object, Deadline deadline,
+  Fault AdmitOnce(const ObjectHeader& header, const ByteSource& object, Deadline deadline,
                   Decision* decision);
-  Fault NextReply(Deadline deadline, ChunkSink* sink, AdmitReplyKind* kind, Decision* decision);
+  Fault NextReply(Deadline deadline, bool beside, ChunkSink* sink, AdmitReplyKind* kind,
+                  Decision* decision);
   Fault Upload(ByteView object, Deadline deadline);
   Fault ReceiveImage(uint64_t object_size, Deadline deadline, Decision* decision);
 
   const Config& config_;
   std::string (*loaded_through_)();
+  DaemonClient* lender_ = nullptr;
+  int wake_fd_ = -1;
 
   TimedLock lock_;  // guards what follows; held while waiting for the daemon
   std::unique_ptr<Http2Connection> connection_;
   SessionInfo session_;
+  bool session_stale_ = false;  // the daemon does not know it
   State state_ = State::kUnknown;
   Fault gone_why_;
   int64_t backoff_ns_ = 0;
@@ -124,6 +153,7 @@ class DaemonClient {
   std::atomic<int64_t> budget_ns_;
   std::atomic<uint32_t> report_interval_ms_{1000};
   std::atomic<bool> session_open_{false};
+  std::atomic<uint64_t> session_number_{0};
   std::atomic<bool> backoff_waived_{false};
 };
 

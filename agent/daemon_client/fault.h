@@ -16,6 +16,8 @@ enum class FaultKind {
   kRemote,       // a gRPC status other than OK
   kTooLarge,     // over a limit the daemon or the agent sets
   kOutOfMemory,
+  kInterrupted,  // the waiting was ended by this process
+  kUnreadable,   // the object's bytes are gone
 };
 
 struct Fault {

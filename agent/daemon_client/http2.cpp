@@ -284,10 +284,13 @@ Fault Http2Connection::Pump(Deadline deadline, bool wait) {
   if (remaining <= 0) return Fault::Of(FaultKind::kDeadline, "no answer in time");
   if (progressed || !wait) return Fault::Ok();
   bool blocked = out_sent_ < out_.size();
-  pollfd ready{fd_, static_cast<short>(POLLIN | (blocked ? POLLOUT : 0)), 0};
+  pollfd ready[2] = {{fd_, static_cast<short>(POLLIN | (blocked ? POLLOUT : 0)), 0},
+                     {wake_fd_, POLLIN, 0}};  // ignored if negative
   timespec timeout{remaining / 1'000'000'000, remaining % 1'000'000'000};
   // EINTR and timeouts fall through: the next round looks at the clock.
-  ppoll(&ready, 1, &timeout, nullptr);
+  if (ppoll(ready, 2, &timeout, nullptr) > 0 && ready[1].revents != 0) {
+    return Fault::Of(FaultKind::kInterrupted, "woken");
+  }
   return Fault::Ok();
 }
 

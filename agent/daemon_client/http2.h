@@ -27,6 +27,9 @@ class Http2Connection {
   // Connects without ever blocking: a unix socket answers at once or not at all.
   Fault Connect(const std::string& path);
   bool connected() const { return fd_ >= 0; }
+  // Waiting ends, with FaultKind::kInterrupted, once this descriptor is readable. The call
+  // stays open. -1: none.
+  void set_wake_fd(int fd) { wake_fd_ = fd; }
 
   // Starts a call, ending (by reset) whatever call was open before.
   Fault StartCall(const char* method, Deadline deadline);
@@ -91,6 +94,7 @@ class Http2Connection {
   void Close();
 
   int fd_ = -1;
+  int wake_fd_ = -1;
   nghttp2_session* session_ = nullptr;
   std::vector<uint8_t> out_;  // serialized frames not yet accepted by the socket
   size_t out_sent_ = 0;

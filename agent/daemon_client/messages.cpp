@@ -205,6 +205,49 @@ bool DecodeFixup(pb_istream_t* stream, const pb_field_t*, void** arg) {
   return true;
 }
 
+// Reads one item of a repeated message field into `items`.
+template <typename T>
+struct ListTarget {
+  std::vector<T>* items;
+  size_t limit;
+};
+
+template <typename T>
+bool Keep(pb_istream_t* stream, ListTarget<T>* target, const T& item) {
+  try {
+    target->items->push_back(item);
+  } catch (const std::exception&) {
+    PB_RETURN_ERROR(stream, "out of memory");
+  }
+  return true;
+}
+
+bool DecodeSwitch(pb_istream_t* stream, const pb_field_t*, void** arg) {
+  auto* target = static_cast<ListTarget<KernelSwitch>*>(*arg);
+  if (target->items->size() >= target->limit) PB_RETURN_ERROR(stream, "too many kernel switches");
+  // The name is for readers of the wire: dispatches know addresses.
+  rjdbi_v1_KernelSwitch item = rjdbi_v1_KernelSwitch_init_zero;
+  if (!pb_decode(stream, rjdbi_v1_KernelSwitch_fields, &item)) return false;
+  return Keep(stream, target,
+              KernelSwitch{item.original_descriptor, item.beside_descriptor,
+                           item.private_segment_bytes, item.group_segment_bytes});
+}
+
+bool DecodeRestore(pb_istream_t* stream, const pb_field_t*, void** arg) {
+  auto* target = static_cast<ListTarget<KernelRestore>*>(*arg);
+  if (target->items->size() >= target->limit) PB_RETURN_ERROR(stream, "too many kernel restores");
+  rjdbi_v1_KernelRestore item = rjdbi_v1_KernelRestore_init_zero;
+  if (!pb_decode(stream, rjdbi_v1_KernelRestore_fields, &item)) return false;
+  KernelRestore restore;
+  if (item.original.size != restore.original.size()) {
+    PB_RETURN_ERROR(stream, "a kernel descriptor of another size");
+  }
+  restore.descriptor = item.patched_descriptor;
+  restore.code = item.code;
+  std::memcpy(restore.original.data(), item.original.bytes, restore.original.size());
+  return Keep(stream, target, restore);
+}
+
 struct ChunkTarget {
   ChunkSink* sink;
   bool seen = false;
@@ -235,11 +278,17 @@ bool Malformed(const pb_istream_t& stream, const char* what, std::string* why) {
   return false;
 }
 
-bool FixupInRange(const Fixup& fixup, const Decision& decision) {
-  bool known =
-      fixup.kind == FixupKind::kCounterAddressLo32 || fixup.kind == FixupKind::kCounterAddressHi32;
-  return known && decision.patched_size >= 4 && fixup.file_offset <= decision.patched_size - 4 &&
-         fixup.addend < decision.buffer.bytes();
+bool FixupInRange(const Fixup& fixup, const Decision& decision, bool beside) {
+  if (decision.patched_size < 4 || fixup.file_offset > decision.patched_size - 4) return false;
+  switch (fixup.kind) {
+    case FixupKind::kCounterAddressLo32:
+    case FixupKind::kCounterAddressHi32:
+      return fixup.addend < decision.buffer.bytes();
+    case FixupKind::kOriginalAddressLo32:
+    case FixupKind::kOriginalAddressHi32:
+      return beside;
+  }
+  return false;
 }
 
 constexpr uint64_t kMostRingSlack = 4096;  // between counters and ring, bytes
@@ -257,6 +306,10 @@ bool RingInRange(const BufferLayout& buffer) {
 
 // Everything about a decision that can be checked without the image.
 bool CheckDecision(const Decision& decision, const DecodeLimits& limits, std::string* why) {
+  if (!limits.beside && (!decision.switches.empty() || !decision.restores.empty())) {
+    *why = "directed dispatches for an object that is not loaded yet";
+    return false;
+  }
   switch (decision.verdict) {
     case Verdict::kOriginalNotSelected:
     case Verdict::kOriginalRefused:
@@ -282,7 +335,7 @@ bool CheckDecision(const Decision& decision, const DecodeLimits& limits, std::st
     return false;
   }
   for (const Fixup& fixup : decision.fixups) {
-    if (!FixupInRange(fixup, decision)) {
+    if (!FixupInRange(fixup, decision, limits.beside)) {
       *why = "fixup out of range at image offset " + std::to_string(fixup.file_offset);
       return false;
     }
@@ -298,6 +351,7 @@ void TakeDecision(const rjdbi_v1_AdmitDecision& message, Decision* decision) {
   decision->buffer.ring_half_bytes = message.ring_half_bytes;
   decision->buffer.ring_record_sizes = message.ring_record_sizes;
   decision->buffer.ring_sites = message.ring_sites;
+  decision->generation = message.generation;
   decision->has_patched_digest = message.patched_sha256.size == decision->patched_digest.size();
   if (decision->has_patched_digest) {
     std::memcpy(decision->patched_digest.data(), message.patched_sha256.bytes,
@@ -339,6 +393,8 @@ WireBytes EncodeObjectHeader(const WireBytes& session_id, const ObjectHeader& he
   message.header.load_id = header.load_id;
   message.header.agent_isa = Encoder(&isa);
   message.header.gpu_node = header.gpu_node;
+  message.header.beside = header.beside;
+  message.header.beside_load_id = header.beside_load_id;
   return Encode(rjdbi_v1_AdmitRequest_fields, &message);
 }
 
@@ -370,6 +426,15 @@ WireBytes EncodeBatches(const WireBytes& session_id, const std::vector<RecordBat
   return Encode(rjdbi_v1_ReportRequest_fields, &message);
 }
 
+WireBytes EncodeWatch(const WireBytes& session_id, uint64_t seen, uint32_t max_wait_ms) {
+  ByteView session = View(session_id);
+  rjdbi_v1_WatchRequest message = rjdbi_v1_WatchRequest_init_zero;
+  message.session_id = Encoder(&session);
+  message.seen = seen;
+  message.max_wait_ms = max_wait_ms;
+  return Encode(rjdbi_v1_WatchRequest_fields, &message);
+}
+
 WireBytes EncodeCloseSession(const WireBytes& session_id) {
   ByteView session = View(session_id);
   rjdbi_v1_CloseSessionRequest message = rjdbi_v1_CloseSessionRequest_init_zero;
@@ -394,14 +459,32 @@ bool DecodeSession(ByteView bytes, SessionInfo* session, std::string* why) {
   return true;
 }
 
+bool DecodeWatch(ByteView bytes, WatchAnswer* answer, std::string* why) {
+  rjdbi_v1_WatchReply message = rjdbi_v1_WatchReply_init_zero;
+  pb_istream_t stream = pb_istream_from_buffer(bytes.data, bytes.size);
+  if (!pb_decode(&stream, rjdbi_v1_WatchReply_fields, &message)) {
+    return Malformed(stream, "WatchReply", why);
+  }
+  if (message.generation == 0) {
+    *why = "WatchReply without a generation";
+    return false;
+  }
+  *answer = {message.generation, message.attachments};
+  return true;
+}
+
 bool DecodeAdmitReply(ByteView bytes, const DecodeLimits& limits, ChunkSink* sink,
                       AdmitReplyKind* kind, Decision* decision, std::string* why) {
   StringTarget summary{&decision->summary, limits.max_summary_bytes};
   FixupTarget fixups{&decision->fixups, limits.max_fixups};
+  ListTarget<KernelSwitch> switches{&decision->switches, limits.max_switches};
+  ListTarget<KernelRestore> restores{&decision->restores, limits.max_switches};
   ChunkTarget chunk{sink};
   rjdbi_v1_AdmitReply message = rjdbi_v1_AdmitReply_init_zero;
   message.decision.summary = Decoder(&DecodeString, &summary);
   message.decision.fixups = Decoder(&DecodeFixup, &fixups);
+  message.decision.kernel_switches = Decoder(&DecodeSwitch, &switches);
+  message.decision.kernel_restores = Decoder(&DecodeRestore, &restores);
   message.chunk = Decoder(&DecodeChunk, &chunk);
 
   pb_istream_t stream = pb_istream_from_buffer(bytes.data, bytes.size);

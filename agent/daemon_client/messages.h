@@ -35,6 +35,8 @@ struct ObjectHeader {
   uint64_t load_id = 0;
   std::string agent_isa;
   uint32_t gpu_node = 0;
+  bool beside = false;          // asks for an image to load beside what is loaded already
+  uint64_t beside_load_id = 0;  // the load that it would stand beside
 };
 
 // What one AdmitReply held. A chunk's bytes were written to the ChunkSink.
@@ -50,6 +52,8 @@ struct DecodeLimits {
   uint32_t max_counters = 0;
   size_t max_fixups = 0;
   size_t max_summary_bytes = 0;
+  size_t max_switches = 0;  // and restores
+  bool beside = false;      // what only an image beside the original may have is allowed
 };
 
 // Encoders throw only std::bad_alloc.
@@ -60,10 +64,12 @@ WireBytes EncodeChunkPrefix(size_t size);
 WireBytes EncodeReport(const WireBytes& session_id, const std::vector<LoadCounters>& loads,
                        const std::vector<Gap>& gaps);
 WireBytes EncodeBatches(const WireBytes& session_id, const std::vector<RecordBatch>& batches);
+WireBytes EncodeWatch(const WireBytes& session_id, uint64_t seen, uint32_t max_wait_ms);
 WireBytes EncodeCloseSession(const WireBytes& session_id);
 
 // False, with a reason, on anything malformed or out of bounds.
 bool DecodeSession(ByteView bytes, SessionInfo* session, std::string* why);
+bool DecodeWatch(ByteView bytes, WatchAnswer* answer, std::string* why);
 bool DecodeAdmitReply(ByteView bytes, const DecodeLimits& limits, ChunkSink* sink,
                       AdmitReplyKind* kind, Decision* decision, std::string* why);
 

@@ -75,14 +75,15 @@ class Library {
 };
 
 TEST(AgentBinary, ExportsOnlyTheInterposedNames) {
-  EXPECT_THAT(Library(RJDBI_AGENT_PATH).ExportedSymbols(),
-              ::testing::UnorderedElementsAre(
-                  "hsa_code_object_reader_create_from_memory",
-                  "hsa_code_object_reader_create_from_file", "hsa_code_object_reader_destroy",
-                  "hsa_code_object_deserialize", "hsa_code_object_destroy",
-                  "hsa_executable_load_agent_code_object", "hsa_executable_load_code_object",
-                  "hsa_executable_destroy", "hsa_system_get_extension_table",
-                  "hsa_system_get_major_extension_table", "hsa_shut_down", "OnLoad", "OnUnload"));
+  EXPECT_THAT(
+      Library(RJDBI_AGENT_PATH).ExportedSymbols(),
+      ::testing::UnorderedElementsAre(
+          "hsa_code_object_reader_create_from_memory", "hsa_code_object_reader_create_from_file",
+          "hsa_code_object_reader_destroy", "hsa_code_object_deserialize",
+          "hsa_code_object_destroy", "hsa_executable_load_agent_code_object",
+          "hsa_executable_load_code_object", "hsa_executable_destroy", "hsa_queue_create",
+          "hsa_queue_destroy", "hsa_system_get_extension_table",
+          "hsa_system_get_major_extension_table", "hsa_shut_down", "OnLoad", "OnUnload"));
 }
 
 TEST(AgentBinary, NeedsOnlyTheAllowedLibraries) {

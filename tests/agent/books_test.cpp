@@ -135,7 +135,7 @@ TEST(Fixups, FillLittleEndianWords) {
   std::memset(image.data(), 0xee, image.size());
   ApplyFixups(
       {{2, FixupKind::kCounterAddressLo32, 0x18}, {9, FixupKind::kCounterAddressHi32, 0x18}},
-      0x00007ffffffffff0, &image);
+      0x00007ffffffffff0, 0, &image);
   // 0x7ffffffffff0 + 0x18 = 0x800000000008
   const uint8_t expected[16] = {0xee, 0xee, 0x08, 0, 0, 0,    0xee, 0xee,
                                 0xee, 0x00, 0x80, 0, 0, 0xee, 0xee, 0xee};

@@ -9,12 +9,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 namespace rjdbi::agent::testing {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kNotFound = 5;
+constexpr int kUnimplemented = 12;
 
 // The value must outlive the call it is passed to.
 nghttp2_nv Nv(const char* name, std::string_view value) {
@@ -34,6 +41,7 @@ struct Stream {
   bool remote_done = false;
   std::string upload;
   bool got_header = false;
+  std::optional<LiveState> live;  // the question is about an image beside
   bool answered = false;
 };
 
@@ -55,8 +63,10 @@ class FakeDaemon::Connection {
       Flush();
       if (stalled_) return Idle();
       pollfd ready[2] = {{fd_, POLLIN, 0}, {daemon_.stop_fds_[0], POLLIN, 0}};
-      poll(ready, 2, -1);
+      poll(ready, 2, watching_ != 0 ? 5 : -1);
       if (ready[1].revents) return;
+      AnswerWatch();
+      if (!ready[0].revents) continue;
       char buffer[65536];
       ssize_t size = recv(fd_, buffer, sizeof buffer, 0);
       if (size <= 0) return;
@@ -188,7 +198,7 @@ class FakeDaemon::Connection {
       daemon_.opened_.push_back(request);
       ++daemon_.sessions_;
       v1::OpenSessionReply reply;
-      reply.set_session_id("0123456789abcdef");
+      reply.set_session_id(SessionId(daemon_.sessions_));
       reply.set_report_interval_ms(20);
       reply.set_max_code_object_bytes(64 << 20);
       bool bad = script_.open_status != 0;
@@ -202,10 +212,49 @@ class FakeDaemon::Connection {
       if (script_.report_status == 0) daemon_.reports_.push_back(request);
       bool bad = script_.report_status != 0;
       Answer(id, stream, bad ? "" : GrpcFrame(""), true, script_.report_status);
+    } else if (stream.method.ends_with("/Watch")) {
+      if (!script_.knows_watch) return Answer(id, stream, "", true, kUnimplemented);
+      v1::WatchRequest request;
+      request.ParseFromString(message);
+      std::lock_guard lock(daemon_.mutex_);
+      if (!Known(request.session_id())) return Answer(id, stream, "", true, kNotFound);
+      daemon_.watches_.push_back(request);
+      watching_ = id;
+      seen_ = request.seen();
+      watch_until_ = Clock::now() + std::chrono::milliseconds(request.max_wait_ms());
     } else {
       ++daemon_.closed_sessions_;
       Answer(id, stream, GrpcFrame(""), true);
     }
+  }
+
+  static std::string SessionId(int number) {
+    std::string id = "0123456789abcdef";
+    if (number > 1) id.back() = static_cast<char>('A' + number);
+    return id;
+  }
+
+  bool Known(const std::string& session) const {
+    for (int i = 1; i <= daemon_.forgotten_; ++i) {
+      if (session == SessionId(i)) return false;
+    }
+    return true;
+  }
+
+  void AnswerWatch() {
+    if (watching_ == 0) return;
+    v1::WatchReply reply;
+    {
+      std::lock_guard lock(daemon_.mutex_);
+      reply.set_generation(daemon_.live_.generation);
+      reply.set_attachments(daemon_.live_.attachments);
+    }
+    if (reply.generation() == seen_ && Clock::now() < watch_until_) return;
+    const auto found = streams_.find(watching_);
+    if (found != streams_.end()) {
+      Answer(watching_, *found->second, GrpcFrame(reply.SerializeAsString()), true);
+    }
+    watching_ = 0;
   }
 
   void AdvanceAdmit(int32_t id, Stream& stream) {
@@ -219,7 +268,15 @@ class FakeDaemon::Connection {
           daemon_.headers_.push_back(request.header());
         }
         if (Misbehave(Point::kHeader)) return;
-        if (!script_.need_bytes) return Decide(id, stream);
+        {
+          std::lock_guard lock(daemon_.mutex_);
+          if (!Known(request.header().session_id())) {
+            return Answer(id, stream, "", true, kNotFound);
+          }
+          stream.live.reset();
+          if (request.header().beside()) stream.live = daemon_.live_;
+        }
+        if (!NeedBytes(stream)) return Decide(id, stream);
         v1::AdmitReply reply;
         reply.mutable_need_bytes();
         Answer(id, stream, GrpcFrame(reply.SerializeAsString()), false);
@@ -228,7 +285,7 @@ class FakeDaemon::Connection {
         if (Misbehave(Point::kUpload)) return;
       }
     }
-    if (stream.remote_done && !stream.end && script_.need_bytes) {
+    if (stream.remote_done && !stream.end && NeedBytes(stream)) {
       {
         std::lock_guard lock(daemon_.mutex_);
         daemon_.uploads_.push_back(stream.upload);
@@ -237,24 +294,29 @@ class FakeDaemon::Connection {
     }
   }
 
+  bool NeedBytes(const Stream& stream) const {
+    return stream.live ? stream.live->need_bytes : script_.need_bytes;
+  }
+
   void Decide(int32_t id, Stream& stream) {
     if (Misbehave(Point::kDecision)) return;
     if (!script_.raw_admit_reply.empty()) {
       return Answer(id, stream, script_.raw_admit_reply, true, script_.admit_status);
     }
     v1::AdmitReply reply;
-    *reply.mutable_decision() = script_.decision;
+    *reply.mutable_decision() = stream.live ? stream.live->decision : script_.decision;
+    const std::string& image = stream.live ? stream.live->image : script_.image;
     std::string out = GrpcFrame(reply.SerializeAsString());
-    for (size_t at = 0; at < script_.image.size(); at += script_.image_chunk) {
+    for (size_t at = 0; at < image.size(); at += script_.image_chunk) {
       v1::AdmitReply chunk;
-      chunk.set_chunk(script_.image.substr(at, script_.image_chunk));
+      chunk.set_chunk(image.substr(at, script_.image_chunk));
       out += GrpcFrame(chunk.SerializeAsString());
-      if (at >= script_.image.size() / 2 && Misbehave(Point::kMidImage)) {
+      if (at >= image.size() / 2 && Misbehave(Point::kMidImage)) {
         return Answer(id, stream, out, false);
       }
     }
     if (Misbehave(Point::kTrailers)) return Answer(id, stream, out, false);
-    Answer(id, stream, out, true, script_.admit_status);
+    Answer(id, stream, out, true, stream.live ? stream.live->admit_status : script_.admit_status);
   }
 
   void Flush() {
@@ -288,6 +350,9 @@ class FakeDaemon::Connection {
   std::map<int32_t, std::unique_ptr<Stream>> streams_;
   bool stalled_ = false;
   bool closing_ = false;
+  int32_t watching_ = 0;  // the stream of a Watch that waits
+  uint64_t seen_ = 0;
+  Clock::time_point watch_until_;
 };
 
 FakeDaemon::FakeDaemon(std::string socket_path, Script script)
@@ -339,6 +404,32 @@ std::vector<std::string> FakeDaemon::uploads() {
   std::lock_guard lock(mutex_);
   return uploads_;
 }
+std::vector<v1::WatchRequest> FakeDaemon::watches() {
+  std::lock_guard lock(mutex_);
+  return watches_;
+}
+
+bool FakeDaemon::WaitInPlace(uint64_t generation) {
+  for (const auto end = Clock::now() + std::chrono::seconds(20); Clock::now() < end;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!watches_.empty() && watches_.back().seen() == generation) return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+void FakeDaemon::SetLive(LiveState live) {
+  std::lock_guard lock(mutex_);
+  live_ = std::move(live);
+}
+
+void FakeDaemon::ForgetSessions() {
+  std::lock_guard lock(mutex_);
+  forgotten_ = sessions_;
+}
+
 std::vector<v1::ReportRequest> FakeDaemon::reports() {
   std::lock_guard lock(mutex_);
   return reports_;

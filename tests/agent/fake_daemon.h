@@ -47,8 +47,19 @@ struct Script {
   int report_status = 0;
   std::string http_status = "200";
   bool omit_trailers = false;
+  bool knows_watch = false;
   // Called with each run of outgoing bytes and its offset in the connection.
   std::function<void(size_t offset, std::string* bytes)> corrupt;
+};
+
+// What holds for objects that are loaded, from some moment on.
+struct LiveState {
+  uint64_t generation = 0;
+  uint32_t attachments = 0;
+  v1::AdmitDecision decision;  // about images beside
+  std::string image;
+  bool need_bytes = false;
+  int admit_status = 0;
 };
 
 class FakeDaemon {
@@ -65,6 +76,12 @@ class FakeDaemon {
   std::vector<std::string> uploads();
   std::vector<v1::ReportRequest> reports();
   int closed_sessions() const { return closed_sessions_; }
+  std::vector<v1::WatchRequest> watches();
+  // Whether some agent has said that it has the generation in place, within 20 s.
+  bool WaitInPlace(uint64_t generation);
+  void SetLive(LiveState live);
+  // Sessions that were opened so far are not known any more.
+  void ForgetSessions();
 
   class Connection;
 
@@ -87,6 +104,9 @@ class FakeDaemon {
   std::vector<v1::ObjectHeader> headers_;
   std::vector<std::string> uploads_;
   std::vector<v1::ReportRequest> reports_;
+  std::vector<v1::WatchRequest> watches_;
+  LiveState live_;
+  int forgotten_ = 0;
 };
 
 // A fresh socket path in a fresh directory, removed with the object.

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
 
 extern char** environ;
 
@@ -20,10 +21,8 @@ namespace {
 constexpr char kAgent[] = RJDBI_AGENT_PATH;
 constexpr char kSanitizerRuntime[] = RJDBI_SANITIZER_RUNTIME;  // "" without sanitizers
 
-}  // namespace
-
-Result RunHost(const std::vector<std::string>& command, Through through,
-               std::map<std::string, std::string> environment) {
+std::vector<std::string> Environment(Through through,
+                                     std::map<std::string, std::string> environment) {
   for (char** entry = environ; *entry; ++entry) {
     std::string text = *entry;
     size_t equals = text.find('=');
@@ -43,13 +42,87 @@ Result RunHost(const std::vector<std::string>& command, Through through,
 
   std::vector<std::string> entries;
   for (const auto& [name, value] : environment) entries.push_back(name + "=" + value);
-  std::vector<char*> env_pointers, arg_pointers;
-  for (std::string& entry : entries) env_pointers.push_back(entry.data());
-  env_pointers.push_back(nullptr);
-  std::vector<std::string> arguments = command;
-  for (std::string& argument : arguments) arg_pointers.push_back(argument.data());
-  arg_pointers.push_back(nullptr);
+  return entries;
+}
 
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+RunningHost::RunningHost(const std::vector<std::string>& command, Through through,
+                         std::map<std::string, std::string> environment) {
+  std::vector<std::string> entries = Environment(through, std::move(environment));
+  std::vector<std::string> arguments = command;
+  int input[2], output[2];
+  if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) return;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  if (posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, Pointers(arguments).data(),
+                  Pointers(entries).data()) != 0) {
+    ADD_FAILURE() << "cannot start " << command[0];
+    pid_ = 0;
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  close(input[0]);
+  close(output[1]);
+  in_ = input[1];
+  out_ = output[0];
+}
+
+RunningHost::~RunningHost() {
+  if (in_ >= 0) close(in_);
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (out_ >= 0) close(out_);
+}
+
+std::string RunningHost::Hear() {
+  for (;;) {
+    if (const size_t end = heard_.find('\n'); end != std::string::npos) {
+      const std::string line = heard_.substr(0, end);
+      heard_.erase(0, end + 1);
+      return line;
+    }
+    pollfd ready{out_, POLLIN, 0};
+    char buffer[4096];
+    const int polled = poll(&ready, 1, 100'000);
+    const ssize_t size = polled > 0 ? read(out_, buffer, sizeof buffer) : -1;
+    if (size <= 0) {
+      if (polled == 0) ADD_FAILURE() << "no answer";
+      return "";
+    }
+    heard_.append(buffer, static_cast<size_t>(size));
+  }
+}
+
+std::string RunningHost::Say(const std::string& line) {
+  const std::string text = line + "\n";
+  if (write(in_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) return "";
+  return Hear();
+}
+
+int RunningHost::Finish() {
+  close(in_);
+  in_ = -1;
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Result RunHost(const std::vector<std::string>& command, Through through,
+               std::map<std::string, std::string> environment) {
+  std::vector<std::string> entries = Environment(through, std::move(environment));
+  std::vector<std::string> arguments = command;
   Result result;
   int output[2];
   if (pipe2(output, O_CLOEXEC) != 0) return result;
@@ -62,8 +135,8 @@ Result RunHost(const std::vector<std::string>& command, Through through,
                                                                  start)
         .count();
   };
-  if (posix_spawn(&result.pid, command[0].c_str(), &actions, nullptr, arg_pointers.data(),
-                  env_pointers.data()) != 0) {
+  if (posix_spawn(&result.pid, command[0].c_str(), &actions, nullptr, Pointers(arguments).data(),
+                  Pointers(entries).data()) != 0) {
     ADD_FAILURE() << "cannot start " << command[0];
     return result;
   }

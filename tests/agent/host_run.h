@@ -21,6 +21,25 @@ struct Result {
   pid_t pid = 0;
 };
 
+// A program that is told what to do while it runs: a line in, a line out.
+class RunningHost {
+ public:
+  RunningHost(const std::vector<std::string>& command, Through through,
+              std::map<std::string, std::string> environment);
+  ~RunningHost();  // kills it if it still runs
+  // The next line of its output, without the end of line; "" when there is none any more.
+  std::string Hear();
+  std::string Say(const std::string& line);
+  // Closes its input and waits. 0: it ended well.
+  int Finish();
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int in_ = -1, out_ = -1;
+  std::string heard_;
+};
+
 // `environment` is added to this process's own. A program that takes more than
 // 200 s is killed, and the test fails.
 Result RunHost(const std::vector<std::string>& command, Through through,

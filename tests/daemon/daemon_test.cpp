@@ -338,7 +338,7 @@ TEST(Live, AnImageBesideIsItsOwnDecision) {
   ASSERT_EQ(beside.decision.kernel_switches_size(), 1);
   EXPECT_EQ(beside.decision.kernel_switches(0).kernel(), "add_one");
   EXPECT_NE(beside.decision.kernel_switches(0).original_descriptor(), 0u);
-  EXPECT_NE(beside.decision.kernel_switches(0).descriptor(), 0u);
+  EXPECT_NE(beside.decision.kernel_switches(0).beside_descriptor(), 0u);
   // It is not the image that is loaded in the object's place, and is kept on its own.
   const Agent::Answer instead = agent.Admit(object, 3);
   ASSERT_EQ(instead.decision.verdict(), v1::PATCHED);
@@ -379,7 +379,7 @@ TEST(Live, KernelsPatchedAtLoadGetTheirOriginalBack) {
   EXPECT_NE(object.find(restore.original()), std::string::npos);
   int64_t entry = 0;  // of the descriptor: bytes 16 to 23
   std::memcpy(&entry, restore.original().data() + 16, sizeof(entry));
-  EXPECT_EQ(restore.code(), restore.descriptor() + static_cast<uint64_t>(entry));
+  EXPECT_EQ(restore.code(), restore.patched_descriptor() + static_cast<uint64_t>(entry));
 }
 
 TEST(Hostile, LiesAboutTheObjectAreCaught) {
