@@ -226,7 +226,14 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
   if (!sessions.ok()) return context.out.Fail(sessions.status());
   const auto effect = WaitForEffect(client, *sessions, std::chrono::seconds(wait_s));
   if (!effect.ok()) return context.out.Fail(effect.status());
+  v1::GetCoverageReply coverage;
   if (!sessions->empty()) *reply.mutable_live() = *effect;
+  if (effect->current() > 0) {
+    v1::GetCoverageRequest about;
+    about.set_attachment_id(reply.attachment().id());
+    if (absl::Status s = client.GetCoverage(about, coverage); !s.ok()) return context.out.Fail(s);
+    *reply.mutable_coverage() = coverage.total();
+  }
   if (context.out.json()) context.out.Json(reply);
   if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
   const bool dry = spec.mode() == v1::MODE_DRYRUN;
@@ -235,6 +242,13 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
                                 " of kernels ", Printable(spec.kernel_glob()), ", ", Target(spec),
                                 "; code objects loaded from now on are affected"));
   if (const std::string text = EffectText(*effect); !text.empty()) context.out.Note(text);
+  if (coverage.total().requested() > 0) {
+    const v1::Coverage& total = coverage.total();
+    context.out.Note(absl::StrCat(total.attached() + total.degraded(), " of ",
+                                  Count(total.requested(), "site"),
+                                  " attached in what processes have loaded; see rjctl coverage"));
+  }
+  if (effect->current() > 0) WarnVacuousIn(context, coverage);
   return kOk;
 }
 
