@@ -363,10 +363,12 @@ std::string RenderRecord(const v1::AdmissionRecord& r, bool refused_only, const 
   std::string out = StrCat("code object ", r.code_object_sha256().substr(0, 12), "  ",
                            r.isa().empty() ? "unknown target" : r.isa(), "  ", r.size(), " bytes, ",
                            r.kernels(), r.kernels() == 1 ? " kernel" : " kernels");
-  StrAppend(
-      &out,
-      r.patched_size() != 0 ? StrCat("; patched: ", r.patched_size(), " bytes") : "; not patched",
-      r.beside() ? ", for loading beside the loaded original\n" : "\n");
+  if (r.patched_size() == 0) {
+    StrAppend(&out, "; not patched\n");
+  } else {
+    StrAppend(&out, "; patched: ", r.patched_size(), " bytes",
+              r.beside() ? ", for loading beside the loaded original\n" : "\n");
+  }
   if (r.has_prior_patch()) StrAppend(&out, RenderPrior(r.prior_patch()));
   for (const v1::Violation& v : r.object_violations()) {
     StrAppend(&out, RenderViolation(v, o));
