@@ -114,7 +114,14 @@ int RunningHost::Finish() {
   close(in_);
   in_ = -1;
   int status = 0;
-  waitpid(pid_, &status, 0);
+  int waited_ms = 0;
+  for (; waitpid(pid_, &status, WNOHANG) == 0; waited_ms += 5) {
+    if (waited_ms == 60'000) {
+      ADD_FAILURE() << "it does not end";
+      kill(pid_, SIGKILL);
+    }
+    usleep(5000);
+  }
   pid_ = 0;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

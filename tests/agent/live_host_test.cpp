@@ -567,7 +567,7 @@ TEST_F(LiveHostTest, AnotherToolThatInterceptsQueues) {
       Set(Nothing(3));
       EXPECT_EQ(host->Say("run 2"), "right 2 wrong 0");
       EXPECT_TRUE(Eventually([&] { return Sum() == 5 * kLanes; })) << Sum();
-      EXPECT_EQ(host->Say("flood 300"), "right 300 wrong 0");
+      EXPECT_EQ(host->Say("burst 300"), "right 300 wrong 0");
       EXPECT_EQ(host->Finish(), 0);
       EXPECT_EQ(ReadFile(file), "1 queues 310 dispatches\n") << tools;
     }

@@ -6,6 +6,7 @@
 //                         checks each: "right R wrong W" (wrong: nothing was stored)
 //   flood N [QUEUE]       N dispatches behind a barrier packet that holds them up; all are
 //                         announced at once where the queue has room; "right R wrong W"
+//   burst N [QUEUE]       the same, with nothing that holds them up
 //   threads T N           N dispatches from each of T threads, each with its own queue
 //   start N               the same from one thread in the background; "started"
 //   join                  waits for it; "right R wrong W"
@@ -118,7 +119,7 @@ class Host {
   }
 
   // All at once, as far as they go.
-  Tally Flood(unsigned n, hsa_queue_t* queue) {
+  Tally Flood(unsigned n, hsa_queue_t* queue, bool held_up) {
     hsa_signal_t gate, done;
     CHECK(hsa_signal_create(1, 0, nullptr, &gate));
     CHECK(hsa_signal_create(static_cast<int64_t>(n), 0, nullptr, &done));
@@ -129,7 +130,8 @@ class Host {
     uint64_t index = Write(queue, barrier, kBarrier);
     hsa_signal_store_screlease(queue->doorbell_signal, static_cast<int64_t>(index));
     unsigned written = 0;
-    bool open = false;
+    bool open = !held_up;
+    if (open) hsa_signal_store_screlease(gate, 0);
     while (written < n) {
       // Until the queue says that it is full, or far enough; then it is rung.
       unsigned burst = 0;
@@ -372,7 +374,9 @@ int main(int argc, char** argv) {
     if (v == "run") {
       Print(host.Run(a, host.queue(b)));
     } else if (v == "flood") {
-      Print(host.Flood(a, host.queue(b)));
+      Print(host.Flood(a, host.queue(b), true));
+    } else if (v == "burst") {
+      Print(host.Flood(a, host.queue(b), false));
     } else if (v == "threads") {
       Print(host.Threads(a, b));
     } else if (v == "join") {
