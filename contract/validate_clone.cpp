@@ -15,7 +15,8 @@ namespace rjdbi::contract {
 namespace {
 
 using patch::Instruction;
-using patch::KernelAnalysis;
+// The kernel as the proof decodes it, not the engine's.
+using KernelAnalysis = KernelCode;
 using patch::KernelOutcome;
 using patch::Position;
 using patch::SitePlan;
@@ -129,10 +130,7 @@ class Prover {
     if (at == 0 || at != kernel_.code().size()) {
       return Find("a kernel was cloned that does not decode", kernel_.kernel().entry_vaddr);
     }
-    const patch::BasicBlock& last = kernel_.blocks().back();
-    const Instruction& end = instructions_.back();
-    const bool stops = end.ends_program || (end.branch && !end.conditional && !end.call);
-    if (!stops && (last.entry || !last.predecessors.empty())) {
+    if (kernel_.runs_off()) {
       return Find("a kernel was cloned that control leaves at its end",
                   OriginalVaddr(static_cast<uint32_t>(instructions_.size() - 1)));
     }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "contract/kernel_code.h"
 #include "contract/validate.h"
-#include "patch/analysis/kernel_analysis.h"
 #include "patch/plan/rewriter.h"
 
 namespace rjdbi::contract {
@@ -42,10 +42,9 @@ struct CloneProof {
 //    message that deallocates VGPRs (gfx11 and later) or behind a branch (gfx10.1);
 //  - control cannot leave the clone, nor enter it otherwise than at `base`.
 // Linear in the kernel's size; stops at the first finding of the walk.
-CloneProof ProveClone(const patch::KernelAnalysis& kernel,
-                      const std::vector<patch::SitePlan>& plans, const std::vector<size_t>& wanted,
-                      const patch::KernelOutcome& claimed, absl::Span<const uint8_t> code,
-                      uint64_t base);
+CloneProof ProveClone(const KernelCode& kernel, const std::vector<patch::SitePlan>& plans,
+                      const std::vector<size_t>& wanted, const patch::KernelOutcome& claimed,
+                      absl::Span<const uint8_t> code, uint64_t base);
 
 }  // namespace rjdbi::contract
 
