@@ -1395,7 +1395,7 @@ bool Engine::RefuseLive(const KernelCode& code, size_t begin, size_t end, std::s
     }
     RefuseCandidate(
         candidates_[begin + finding.claim], v1::REJECTED_EFFECT,
-        MakeViolation(id::kNotProvenDead, patch::RegisterName(finding.reg),
+        MakeViolation(id::kNotProvenDead, ObservedNotDead(finding),
                       "registers that are proven to be free", {}, DescribeNotDead(finding, code)));
     gone.insert(begin + finding.claim);
   }

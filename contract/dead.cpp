@@ -84,6 +84,12 @@ std::optional<uint64_t> FindReader(const KernelCode& kernel, const DeadClaim& cl
 
 }  // namespace
 
+std::string ObservedNotDead(const NotDead& finding) {
+  if (finding.why == NotDead::Why::kUnknownCode) return "code that does not decode";
+  if (finding.why == NotDead::Why::kPlace) return "relative register numbers";
+  return patch::RegisterName(finding.reg);
+}
+
 std::string DescribeNotDead(const NotDead& finding, const KernelCode& kernel) {
   const std::string reg = patch::RegisterName(finding.reg);
   switch (finding.why) {

@@ -54,6 +54,8 @@ struct NotDead {
 
 // "v3 is not proven to be dead: v_add_f32 at kernel+0x40 may read it".
 std::string DescribeNotDead(const NotDead& finding, const KernelCode& kernel);
+// "v3", or what stands in the way of all proofs.
+std::string ObservedNotDead(const NotDead& finding);
 
 // Reusable from kernel to kernel.
 class DeadProof {

@@ -208,17 +208,17 @@ absl::StatusOr<std::unique_ptr<KernelAnalysis>> BlindRewriter::Analyse(
   Random random(seed * 2654435761u);
   random.discard(8);
   const RegisterSet live = (*real)->LiveAt(instruction, position);
-  RegisterSet seen = live;
-  for (int tries = 0; tries < 64 && lost.Empty(); ++tries) {
+  // A probe takes some registers: one that is overlooked is not taken for long.
+  const size_t enough = 1 + random() % 8;
+  for (int tries = 0; tries < 32 && lost.Count() < enough; ++tries) {
     const auto mistaken = Mistaken(**real, instruction, position, live, *blind, random);
-    if (!mistaken) continue;
-    lost = live - *mistaken;
-    seen = *mistaken;
+    if (mistaken) lost |= live - *mistaken;
   }
+  RegisterSet seen = live - lost;
   // Others that are free are made scarce, so that what was overlooked is what is taken.
-  RegisterSet scarce = Ordinary() - seen - lost;
-  scarce.ForEach([&](uint16_t reg) {
-    if (random() % 16 != 0) seen.Add(reg);
+  const uint32_t spare = 2u << random() % 4;
+  (Ordinary() - live).ForEach([&](uint16_t reg) {
+    if (random() % spare != 0) seen.Add(reg);
   });
   RegisterSet before = (*real)->LiveAt(instruction, Position::kBefore);
   RegisterSet after = (*real)->LiveAt(instruction, Position::kAfter);
@@ -229,7 +229,6 @@ absl::StatusOr<std::unique_ptr<KernelAnalysis>> BlindRewriter::Analyse(
 std::variant<patch::SitePlan, Refusal> BlindRewriter::Plan(const KernelAnalysis& analysis,
                                                            uint32_t i,
                                                            const patch::ProbeRequest& request) {
-  plan.reset();
   if (analysis.kernel_index() != kernel || i != instruction) {
     return Refusal{patch::Reason::kSiteTooShort, "", "", "not asked for"};
   }

@@ -20,8 +20,8 @@ namespace {
 
 using patch::RegisterSet;
 
-constexpr size_t kMostBytes = 600 << 10;  // of an object
-constexpr size_t kOneIn = 6;              // objects
+constexpr size_t kOneIn = 8;  // objects
+constexpr size_t kMostBytes = 6 << 20;
 
 struct Tally {
   size_t objects = 0, kernels = 0;
