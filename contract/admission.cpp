@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -20,9 +21,11 @@
 #include "contract/budget.h"
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
+#include "contract/dead.h"
 #include "contract/demangle.h"
 #include "contract/dry_run.h"
 #include "contract/inference.h"
+#include "contract/kernel_code.h"
 #include "contract/link_pair.h"
 #include "contract/manifest.h"
 #include "contract/natural_order.h"
@@ -205,18 +208,27 @@ struct KernelChoice {
   std::optional<uint64_t> code_bytes;  // once it is emitted
 };
 
+// What a plan was judged to rest on: registers that nothing reads any more, and such that
+// no load in flight may write.
+struct Assumed {
+  const patch::RegisterSet* dead = nullptr;
+  const patch::RegisterSet* landed = nullptr;
+};
+
 // A verdict on its way: its number, and where its plan applies.
 struct Candidate {
   size_t verdict = 0;
   size_t asked = 0;
   const KernelAnalysis* kernel = nullptr;
   uint32_t instruction = 0;
+  Assumed assumed;
 };
 
 // What was found out about an inference before.
 struct KnownInference {
   uint32_t effects = 0;                // in the table
   const BuiltinProbe* kept = nullptr;  // the probe whose manifest it keeps to
+  Assumed assumed;
 };
 
 // How long the admission has taken; what has begun counts, so that of no time at all
@@ -285,8 +297,15 @@ class Engine {
   struct Place {
     uint32_t counter = 0, record_site = 0;
   };
+  // `assumed`: to be proven by RefuseLive.
   bool JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                    const Place& place, Verdict& v);
+                    const Place& place, Verdict& v, Assumed& assumed);
+  bool RefuseLive();
+  bool RefuseLive(const KernelCode& code, size_t begin, size_t end, std::set<size_t>& gone);
+  void RefuseUnequal(const KernelCode& code, size_t begin, size_t end, std::set<size_t>& gone);
+  const patch::RegisterSet* Keep(const patch::RegisterSet& set) {
+    return &*assumed_.insert(set).first;
+  }
   uint32_t LeastJumps(const KernelAnalysis& kernel) const {
     const bool clone = choices_.at(kernel.kernel_index()).placement == patch::Placement::kClone;
     return clone ? 0 : kLeastJumps;
@@ -374,6 +393,7 @@ class Engine {
   std::map<size_t, std::unique_ptr<KernelAnalysis>> analyses_;
   std::map<size_t, KernelChoice> choices_;
   std::map<size_t, patch::EntryPlan> entries_;  // by kernel index
+  std::map<size_t, Assumed> entries_assume_;
   std::vector<Candidate> candidates_;
   std::vector<SitePlan> plans_;  // parallel to candidates
   // Those of kernels' entries, then plans_; empty if there are no entries.
@@ -405,6 +425,12 @@ class Engine {
   VerdictTable verdicts_;
   std::vector<uint64_t> looked_at_;  // instructions of the kernel; by the groups of verdicts
   absl::flat_hash_map<uint64_t, KnownInference> known_inferences_;
+  struct HashSet {
+    size_t operator()(const patch::RegisterSet& set) const { return set.Hash(); }
+  };
+  std::unordered_set<patch::RegisterSet, HashSet> assumed_;  // stay where they are
+  std::optional<ObjectCode> code_;                           // of object_, for the proofs
+  DeadProof dead_proof_;
   Admission out_;
 };
 
@@ -531,7 +557,7 @@ const KernelAnalysis* Engine::Analyse(size_t index) {
     }
     isa = *std::move(created);
   }
-  auto analysis = KernelAnalysis::Create(*object_, index, *isa, &facts_);
+  auto analysis = rewriter_.Analyse(*object_, index, *isa, &facts_);
   if (!analysis.ok()) {
     *record().add_object_violations() =
         MakeViolation(id::kKernelUnreadable, StrCat("kernel ", kernel.name),
@@ -663,7 +689,9 @@ void Engine::PlanEntry(const KernelAnalysis& kernel) {
   const Inference& inference = inferences_.Infer(input, kernel.isa());
   const bool sound = entry->plan.fixups.empty() && inference.effects.memory().empty() &&
                      CheckManifest(inference, wants->probe->manifest, {}).empty();
-  if (sound) entries_.emplace(index, std::move(*entry));
+  if (!sound) return;
+  entries_.emplace(index, std::move(*entry));
+  entries_assume_[index] = {Keep(inference.assumed_dead), Keep(inference.assumed_landed)};
 }
 
 void Engine::JudgeAttachment(size_t asked, const KernelAnalysis& kernel) {
@@ -850,14 +878,15 @@ bool Engine::JudgeSite(size_t asked, const KernelAnalysis& kernel, uint32_t i, s
   std::optional<SitePlan> plan = PlanSite(a, kernel, i, v);
   if (!plan) return false;
   const Place place{next_counter_, next_record_site_};
-  if (!JudgeEffects(a, kernel, *plan, place, v)) return false;
+  Assumed assumed;
+  if (!JudgeEffects(a, kernel, *plan, place, v, assumed)) return false;
   if (!JudgeBudgets(a, kernel, *plan, v)) return false;
   TakeSite(a, i, v);
   Degrade(kernel, *plan, v);
   next_counter_ += Words(a);
   if (WritesRecords(a)) ++next_record_site_;
   TakePlace(a, place, v);
-  candidates_.push_back({index, asked, &kernel, i});
+  candidates_.push_back({index, asked, &kernel, i, assumed});
   plans_.push_back(*std::move(plan));
   return true;
 }
@@ -989,7 +1018,7 @@ std::optional<SitePlan> Engine::PlanSite(Asked& a, const KernelAnalysis& kernel,
 }
 
 bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const SitePlan& plan,
-                          const Place& place, Verdict& v) {
+                          const Place& place, Verdict& v, Assumed& assumed) {
   InferenceInput input;
   input.sequence = plan.sequence;
   const std::vector<patch::WordFixup> fixups(plan.fixups.begin(), plan.fixups.end());
@@ -1012,7 +1041,11 @@ bool Engine::JudgeEffects(const Asked& a, const KernelAnalysis& kernel, const Si
   }
   const Inference& inference = inferences_.Infer(input, kernel.isa());
   KnownInference& known = known_inferences_[inference.serial];
-  if (known.effects == 0) known.effects = verdicts_.Effects(inference.effects);
+  if (known.effects == 0) {
+    known.effects = verdicts_.Effects(inference.effects);
+    known.assumed = {Keep(inference.assumed_dead), Keep(inference.assumed_landed)};
+  }
+  assumed = known.assumed;
   v.effects = known.effects;
   v.layout = plan.record ? verdicts_.Layout(LayoutOf(*plan.record)) : 0;
   if (known.kept == a.probe) return true;
@@ -1168,7 +1201,7 @@ bool Engine::Renumber() {
   ring_offset_ = ring;
   next = {};
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    const Candidate& c = candidates_[i];
+    Candidate& c = candidates_[i];
     Asked& a = asked_[c.asked];
     Verdict& v = verdict(c);
     if (Words(a) == 0) continue;
@@ -1178,7 +1211,9 @@ bool Engine::Renumber() {
     if (HoldsPlace(a, v, place) && !(moved && WritesRecords(a))) continue;
     auto planned = Plan(a, *c.kernel, c.instruction, place);
     auto* plan = std::get_if<SitePlan>(&planned);
-    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, place, v)) return false;
+    if (plan == nullptr || !JudgeEffects(a, *c.kernel, *plan, place, v, c.assumed)) {
+      return false;
+    }
     plans_[i] = std::move(*plan);
     TakePlace(a, place, v);
     Degrade(*c.kernel, plans_[i], v);
@@ -1202,7 +1237,7 @@ bool Engine::ReplanAsTrampoline(size_t candidate) {
     return false;
   }
   SitePlan& plan = plans_[candidate] = std::get<SitePlan>(std::move(planned));
-  if (!JudgeEffects(a, *c.kernel, plan, place, v)) return false;
+  if (!JudgeEffects(a, *c.kernel, plan, place, v, c.assumed)) return false;
   SetDelta(*c.kernel, plan, v);
   std::vector<v1::Violation> over = CheckSiteBudget(a.budget, verdicts_.delta(v), {});
   for (v1::Violation& o : over) Refuse(v, v1::OVER_BUDGET, std::move(o));
@@ -1344,6 +1379,76 @@ bool Engine::OverInstructions(const std::vector<uint32_t>& executed) {
   return !gone.empty();
 }
 
+// ---- What plans rest on -----------------------------------------------------------------
+
+// Plans were judged by what the engine says is live. Here each register that they took
+// for dead is held against the code itself: what is not proven to be is refused.
+bool Engine::RefuseLive() {
+  if (!code_) code_.emplace(*object_);
+  std::set<size_t> gone;
+  bool entry_gone = false;
+  for (size_t begin = 0, end = 0; begin < candidates_.size(); begin = end) {
+    const KernelAnalysis* kernel = candidates_[begin].kernel;
+    while (end < candidates_.size() && candidates_[end].kernel == kernel) ++end;
+    const KernelCode code(*code_, kernel->kernel_index(), kernel->isa());
+    entry_gone |= RefuseLive(code, begin, end, gone);
+    if (!followers_.empty()) RefuseUnequal(code, begin, end, gone);
+  }
+  if (entry_gone) replan_records_ = true;
+  Drop(gone);
+  return entry_gone || !gone.empty();
+}
+
+// True: what the kernel keeps from its beginning on cannot be kept.
+bool Engine::RefuseLive(const KernelCode& code, size_t begin, size_t end, std::set<size_t>& gone) {
+  std::vector<DeadClaim> claims;
+  claims.reserve(end - begin + 1);
+  for (size_t c = begin; c < end; ++c) {
+    const bool behind = plans_[c].position == patch::Position::kAfter;
+    const Assumed& assumed = candidates_[c].assumed;
+    claims.push_back({candidates_[c].instruction, behind, assumed.dead, assumed.landed});
+  }
+  const auto entry = entries_.find(code.kernel_index());
+  if (entry != entries_.end()) {
+    const Assumed& assumed = entries_assume_.at(entry->first);
+    claims.push_back({0, false, assumed.dead, assumed.landed});
+  }
+  bool entry_gone = false;
+  for (const NotDead& finding : dead_proof_.Refute(code, claims)) {
+    if (begin + finding.claim >= end) {
+      entries_.erase(entry);
+      entry_gone = true;
+      continue;
+    }
+    RefuseCandidate(
+        candidates_[begin + finding.claim], v1::REJECTED_EFFECT,
+        MakeViolation(id::kNotProvenDead, ObservedNotDead(finding),
+                      "registers that are proven to be free", {}, DescribeNotDead(finding, code)));
+    gone.insert(begin + finding.claim);
+  }
+  return entry_gone;
+}
+
+// Instructions that are counted by another one's probe are executed with it.
+void Engine::RefuseUnequal(const KernelCode& code, size_t begin, size_t end,
+                           std::set<size_t>& gone) {
+  std::map<size_t, size_t> counting;  // candidates, by verdict
+  for (size_t c = begin; c < end; ++c) counting.emplace(candidates_[c].verdict, c);
+  for (const Follower& follower : followers_) {
+    const auto by = counting.find(follower.counted_by);
+    if (by == counting.end() || gone.count(by->second) != 0) continue;
+    const auto i = code.InstructionAt(verdicts_[follower.verdict].kernel_offset);
+    Candidate& c = candidates_[by->second];
+    if (i && code.TogetherWith(*i, c.instruction)) continue;
+    RefuseCandidate(c, v1::REJECTED_EFFECT,
+                    MakeViolation(id::kUnproven, "counts of one probe for several instructions",
+                                  "instructions that are executed equally often", {},
+                                  "the instructions that share the probe's counts are not "
+                                  "proven to be executed equally often"));
+    gone.insert(by->second);
+  }
+}
+
 // Of the kernels that have a use for them.
 std::vector<SitePlan> Engine::Entries() const {
   std::set<size_t> used;
@@ -1364,6 +1469,7 @@ void Engine::EmitAndValidate() {
       return RefuseAll(id::kEngineFault, "a plan could not be repeated", "deterministic plans",
                        "a plan could not be repeated for another counter");
     }
+    if (RefuseLive()) continue;
     std::vector<const KernelAnalysis*> kernels;
     for (const auto& [index, analysis] : analyses_) kernels.push_back(analysis.get());
     with_entries_ = Entries();
@@ -1397,7 +1503,7 @@ void Engine::EmitAndValidate() {
     if (GiveUpClonesForGrowth(result->code_growth)) continue;
     if (GiveUpForGrowth(result->code_growth)) continue;
     const ValidationReport report =
-        ValidateImage(*object_, kernels, plans, *result, policy_.beside);
+        ValidateImage(*object_, kernels, plans, *result, policy_.beside, &*code_);
     if (!report.findings.empty()) {
       const ValidationFinding& f = report.findings.front();
       const std::string where =

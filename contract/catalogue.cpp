@@ -203,6 +203,11 @@ constexpr CatalogueEntry kCatalogue[] = {
      "A load that was issued earlier may still deliver its result into the register. Writing the "
      "register, or saving and restoring it, would race with the load.",
      "Use another register, or wait for the load first."},
+    {"RJD-E014", "a register that the probe uses is not proven to be free",
+     "The engine chose registers that by its analysis nothing reads any more. The proof looks "
+     "for readers on its own, in the kernel's code, and found one, or cannot exclude one.",
+     "Report this as a bug of rjdbi: its two analyses disagree. Other sites of the kernel are "
+     "not affected."},
 
     {"RJD-G001", "the daemon could not be reached",
      "The process loaded the code object while no daemon answered on the socket. The original "

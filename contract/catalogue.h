@@ -57,6 +57,7 @@ inline constexpr std::string_view kUnproven = "RJD-E010";
 inline constexpr std::string_view kForbidden = "RJD-E011";
 inline constexpr std::string_view kFixupPlace = "RJD-E012";
 inline constexpr std::string_view kLoadInFlight = "RJD-E013";
+inline constexpr std::string_view kNotProvenDead = "RJD-E014";
 inline constexpr std::string_view kSgprBudget = "RJD-B001";
 inline constexpr std::string_view kVgprBudget = "RJD-B002";
 inline constexpr std::string_view kInstructionBudget = "RJD-B003";

@@ -951,9 +951,9 @@ void Interpreter::NoteReads(const State& s, const Instruction& ins) {
   if (ins.opcode == "v_writelane_b32") uses -= ins.defs | ins.partial_defs;
   (uses - reported_reads_).ForEach([&](uint16_t r) {
     if (!wave64() && r == kExecHi) return;
-    if (!in_.live.Has(r) && !AlwaysProtected(r)) return;
     const Cell& c = s.cells[r];
     if (!(c.value == Value::Original(r))) return;
+    if (!in_.live.Has(r) && !AlwaysProtected(r)) return out_.assumed_dead.Add(r);
     reported_reads_.Add(r);
     Observe(Kind::kRead, 0, ReadClass(r), RegisterName(r));
   });
@@ -964,6 +964,7 @@ void Interpreter::NoteWrites(const State& s, const Instruction& ins) {
   const RegisterSet writes = ins.defs | ins.partial_defs;
   // Reading what a load of the application's may still write gives no value.
   if (!drained) {
+    out_.assumed_landed |= ((ins.uses - in_.arrived - s.written) | writes) - in_.pending;
     ((ins.uses & in_.pending) - in_.arrived - s.written - reported_pending_ - OfTrapHandlers())
         .ForEach([&](uint16_t r) {
           reported_pending_.Add(r);
@@ -1339,6 +1340,7 @@ void Interpreter::Finish(const State& end) {
     const bool restored = c.value == Value::Original(r) && c.everywhere;
     const bool needed = in_.live.Has(r) || in_.pending.Has(r) || AlwaysProtected(r);
     if (restored) temporaries_.Remove(r);
+    if (!needed && !restored) out_.assumed_dead.Add(r);
     if (!needed || restored) return;
     temporaries_.Remove(r);
     // s_setreg is reported where it stands.

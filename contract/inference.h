@@ -7,9 +7,9 @@
 // prove the idioms by which a careful sequence saves and restores state and finds
 // its place in the ring; whatever is not proven counts as the worst case.
 //
-// The registers that the application still needs are the caller's, taken from
-// the kernel's analysis. The plan's own claims are not consulted, except for its
-// fixups: those are what the agent will really write.
+// The registers that the application still needs are the caller's, and an assumption:
+// what the result owes to it is said, to be proven apart (dead.h). The plan's own claims
+// are not consulted, except for its fixups: those are what the agent will really write.
 #ifndef CONTRACT_INFERENCE_H_
 #define CONTRACT_INFERENCE_H_
 
@@ -30,8 +30,9 @@ namespace rjdbi::contract {
 struct InferenceInput {
   absl::Span<const uint8_t> sequence;
   absl::Span<const patch::WordFixup> fixups;  // offsets into `sequence`
-  patch::RegisterSet live;                    // where the sequence starts
-  patch::RegisterSet pending;                 // targets of loads that may be in flight there
+  patch::RegisterSet live;                    // where the sequence starts; an assumption
+  // Targets of loads that may be in flight there: an early word, waitcheck.h has the last.
+  patch::RegisterSet pending;
   // Of those, what the site's own instruction reads: it has arrived.
   patch::RegisterSet arrived;
   // The part of the counter buffer that the probe may touch: bytes from its start.
@@ -70,6 +71,11 @@ struct Observation {
 struct Inference {
   v1::InferredEffects effects;
   std::vector<Observation> observations;  // in program order
+  // Not in `live`, and so taken for dead: what the sequence changes of it, or reads, is
+  // held against nobody.
+  patch::RegisterSet assumed_dead;
+  // Not in `pending`, and touched before all was waited for.
+  patch::RegisterSet assumed_landed;
   // Not the same for another counter with the same sequence.
   bool depends_on_counter = false;
   // From a memo: no other inference that it has made has this number.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -28,7 +29,8 @@ using patch::CodeObject;
 using patch::EmittedSite;
 using patch::Instruction;
 using patch::Kernel;
-using patch::KernelAnalysis;
+// The kernel as the proof decodes it, not the engine's.
+using KernelAnalysis = KernelCode;
 using patch::RegisterSet;
 using patch::Segment;
 using patch::SitePlan;
@@ -70,10 +72,14 @@ struct SiteGroup {
 
 class Validator {
  public:
-  Validator(const CodeObject& original, const std::vector<const KernelAnalysis*>& kernels,
-            const std::vector<SitePlan>& plans, const patch::RewriteResult& result, bool beside)
+  Validator(const CodeObject& original, const std::vector<const patch::KernelAnalysis*>& kernels,
+            const std::vector<SitePlan>& plans, const patch::RewriteResult& result, bool beside,
+            ObjectCode& code)
       : original_(original), plans_(plans), result_(result), beside_(beside), image_(result.image) {
-    for (const KernelAnalysis* k : kernels) analyses_[k->kernel_index()] = k;
+    for (const patch::KernelAnalysis* k : kernels) {
+      analyses_[k->kernel_index()] =
+          std::make_unique<const KernelCode>(code, k->kernel_index(), k->isa());
+    }
   }
 
   ValidationReport Run();
@@ -129,11 +135,11 @@ class Validator {
 
   const KernelAnalysis* AnalysisOf(size_t kernel_index) const {
     const auto it = analyses_.find(kernel_index);
-    return it == analyses_.end() ? nullptr : it->second;
+    return it == analyses_.end() ? nullptr : it->second.get();
   }
 
   const CodeObject& original_;
-  std::unordered_map<size_t, const KernelAnalysis*> analyses_;  // by kernel index
+  std::unordered_map<size_t, std::unique_ptr<const KernelCode>> analyses_;  // by kernel index
   const std::vector<SitePlan>& plans_;
   const patch::RewriteResult& result_;
   const bool beside_;
@@ -764,7 +770,10 @@ void Validator::CheckMissingWaits(const KernelAnalysis& kernel) {
   for (const WaitFinding& f : before.findings) {
     report_.application_waits.push_back({kernel.kernel_index(), f});
   }
-  if (before.complete && !after.complete) {
+  // Where control goes to computed addresses it cannot be searched, and plans do without:
+  // see DeadClaim::landed.
+  const bool searchable = !kernel.unknown_targets() && !kernel.broken();
+  if (!after.complete && (before.complete || searchable)) {
     Find("not all of the patched code could be searched for missing waits", base);
     report_.findings.back().constraint = id::kMissingWait;
   }
@@ -956,10 +965,13 @@ ValidationReport Validator::Run() {
 }  // namespace
 
 ValidationReport ValidateImage(const CodeObject& original,
-                               const std::vector<const KernelAnalysis*>& kernels,
+                               const std::vector<const patch::KernelAnalysis*>& kernels,
                                const std::vector<SitePlan>& plans,
-                               const patch::RewriteResult& result, bool beside) {
-  return Validator(original, kernels, plans, result, beside).Run();
+                               const patch::RewriteResult& result, bool beside, ObjectCode* code) {
+  std::optional<ObjectCode> own;
+  return Validator(original, kernels, plans, result, beside,
+                   code != nullptr ? *code : own.emplace(original))
+      .Run();
 }
 
 }  // namespace rjdbi::contract

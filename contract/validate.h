@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "contract/kernel_code.h"
 #include "contract/waitcheck.h"
 #include "patch/analysis/kernel_analysis.h"
 #include "patch/plan/rewriter.h"
@@ -66,11 +67,15 @@ struct ValidationReport {
 //    allocation, and no allocation shrank;
 //  - the fixups of the image are exactly those of the placed sequences and, beside the
 //    original, of the addresses in it that clones use.
+// Of the engine's `kernels` their numbers and decoders count alone: what they are is
+// decoded anew from `original`. `code`, if given, is of the same object and saves work.
+// That the registers which plans took for dead are so is proven apart: see dead.h.
 // Bounded by the size of the inputs; stops after 16 findings.
 ValidationReport ValidateImage(const patch::CodeObject& original,
                                const std::vector<const patch::KernelAnalysis*>& kernels,
                                const std::vector<patch::SitePlan>& plans,
-                               const patch::RewriteResult& result, bool beside = false);
+                               const patch::RewriteResult& result, bool beside = false,
+                               ObjectCode* code = nullptr);
 
 }  // namespace rjdbi::contract
 

@@ -10,13 +10,13 @@
 
 #include "contract/longest_path.h"
 #include "contract/text.h"
-#include "patch/analysis/control_flow.h"
 
 namespace rjdbi::contract {
 namespace {
 
 using patch::Instruction;
-using patch::KernelAnalysis;
+// The kernel as the proof decodes it, not the engine's.
+using KernelAnalysis = KernelCode;
 using patch::KernelOutcome;
 using patch::Position;
 using patch::SitePlan;
@@ -134,10 +134,7 @@ class Prover {
     if (at == 0 || at != kernel_.code().size()) {
       return Find("a kernel was cloned that does not decode", kernel_.kernel().entry_vaddr);
     }
-    const patch::BasicBlock& last = kernel_.blocks().back();
-    const Instruction& end = instructions_.back();
-    const bool stops = end.ends_program || (end.branch && !end.conditional && !end.call);
-    if (!stops && (last.entry || !last.predecessors.empty())) {
+    if (kernel_.runs_off()) {
       return Find("a kernel was cloned that control leaves at its end",
                   OriginalVaddr(static_cast<uint32_t>(instructions_.size() - 1)));
     }
@@ -271,10 +268,13 @@ class Prover {
         const Instruction& in = instructions_.Shared(at);
         if (in.uses.Has(patch::kScc)) return true;
         if (in.defs.Has(patch::kScc) || in.ends_program || in.call) break;
-        const patch::BasicBlock& block = blocks[kernel_.flow().block_of[at]];
-        if (at != block.last) continue;
-        for (const uint32_t next : block.successors) {
-          if (begun.insert(next).second) work.push_back(blocks[next].first);
+        const KernelCode::Block& block = blocks[kernel_.BlockOf(at)];
+        if (at + 1 != block.end) continue;
+        if (block.anywhere) return true;
+        for (const uint32_t next : block.next) {
+          if (next != KernelCode::kNone && begun.insert(next).second) {
+            work.push_back(blocks[next].first);
+          }
         }
         break;
       }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "contract/kernel_code.h"
 #include "contract/validate.h"
-#include "patch/analysis/kernel_analysis.h"
 #include "patch/plan/rewriter.h"
 
 namespace rjdbi::contract {
@@ -50,10 +50,9 @@ struct CloneProof {
 // In an image beside the original nothing else of a clone depends on where it lies: the
 // copy of the original in its image is not referred to.
 // Linear in the kernel's size; stops at the first finding of the walk.
-CloneProof ProveClone(const patch::KernelAnalysis& kernel,
-                      const std::vector<patch::SitePlan>& plans, const std::vector<size_t>& wanted,
-                      const patch::KernelOutcome& claimed, absl::Span<const uint8_t> code,
-                      uint64_t base, bool beside = false);
+CloneProof ProveClone(const KernelCode& kernel, const std::vector<patch::SitePlan>& plans,
+                      const std::vector<size_t>& wanted, const patch::KernelOutcome& claimed,
+                      absl::Span<const uint8_t> code, uint64_t base, bool beside = false);
 
 }  // namespace rjdbi::contract
 

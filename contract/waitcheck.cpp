@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -42,6 +43,13 @@ struct WaitEffects::Effect {
   bool tracked = false;  // it stays in the state until it has returned
   RegisterSet writes, reads;
   std::vector<uint16_t> written;  // the same as `writes`
+  // What it touches itself, where that is not what the decoder says it uses and defines.
+  struct Named {
+    RegisterSet uses, defs;
+  };
+  std::unique_ptr<const Named> named;
+  // Counts nothing, waits for nothing: nothing but its registers matters.
+  bool plain = false;
   // Waits: per counter, how many it leaves; kMost: does not wait.
   bool waits = false, everything = false;
   std::array<uint8_t, patch::kNumCounters> leaves;
@@ -153,15 +161,10 @@ void FillWaits(const Instruction& in, uint32_t word, const Generation& g, Effect
   }
 }
 
-Effect EffectOf(const Instruction& in, uint32_t word, const Generation& g) {
-  Effect e;
-  e.leaves.fill(kMost);
-  if (in.waitcnt) {
-    FillWaits(in, word, g, e);
-    return e;
-  }
+// The counters that it raises, and what it writes late or reads late.
+void FillCounters(const Instruction& in, const Generation& g, Effect& e) {
   const Row* row = in.opcode.empty() || in.opcode[0] == 'v' ? nullptr : RowOf(in.opcode);
-  if (row == nullptr) return e;
+  if (row == nullptr) return;
   e.counters = row->counters;
   e.order = row->order;
   const RegisterSet results = Late(Explicit(in, true));
@@ -184,17 +187,68 @@ Effect EffectOf(const Instruction& in, uint32_t word, const Generation& g) {
   results.ForEach([&e](uint16_t reg) { e.written.push_back(reg); });
   e.tracked = !results.Empty() || !e.reads.Empty() || e.order == Order::kMessage ||
               e.order == Order::kFlat || e.order == Order::kScalar;
+}
+
+Effect EffectOf(const Instruction& in, uint32_t word, const Generation& g) {
+  Effect e;
+  e.leaves.fill(kMost);
+  if (in.waitcnt) {
+    FillWaits(in, word, g, e);
+    return e;
+  }
+  FillCounters(in, g, e);
+  // Indirect moves claim the whole file, implicit operands of memory forms are none.
+  if (e.counters != 0 || in.call || StrContains(in.opcode, "rel")) {
+    e.named = std::make_unique<const Effect::Named>(
+        Effect::Named{Explicit(in, false), Explicit(in, true)});
+  }
+  e.plain = e.counters == 0 && !in.call;
   return e;
+}
+
+// All that say nothing of their own share one.
+const std::shared_ptr<const Effect>& PlainEffect() {
+  static const std::shared_ptr<const Effect> plain = [] {
+    Effect e;
+    e.leaves.fill(kMost);
+    e.plain = true;
+    return std::make_shared<const Effect>(std::move(e));
+  }();
+  return plain;
 }
 
 // An operation that may be in flight.
 struct InFlight {
+  uint32_t op = 0;       // a step
   uint8_t counters = 0;  // that have not been waited for
   // Operations that each has counted since, at least.
   std::array<uint8_t, patch::kNumCounters> since = {};
   bool operator==(const InFlight&) const = default;
 };
-using State = std::map<uint32_t, InFlight>;  // by instruction
+using State = std::vector<InFlight>;  // by step, ascending
+
+// Numbers by address, in pages: code lies close together.
+class ByAddress {
+ public:
+  static constexpr uint32_t kNone = ~0u;
+  uint32_t& operator[](uint64_t vaddr) {
+    const uint64_t page = vaddr / kPageBytes;
+    if (page != last_) {
+      const auto [found, fresh] = pages_.try_emplace(page, words_.size());
+      if (fresh) words_.resize(words_.size() + kPageWords, kNone);
+      last_ = page;
+      at_ = found->second;
+    }
+    return words_[at_ + vaddr % kPageBytes / 4];
+  }
+
+ private:
+  static constexpr uint64_t kPageBytes = 2048, kPageWords = kPageBytes / 4;
+  std::unordered_map<uint64_t, size_t> pages_;
+  std::vector<uint32_t> words_;
+  uint64_t last_ = ~uint64_t{0};
+  size_t at_ = 0;
+};
 
 struct Step {
   uint64_t vaddr = 0;
@@ -206,7 +260,7 @@ struct Step {
 class Checker {
  public:
   Checker(patch::Isa& isa, const CodeAt& code, WaitEffects& effects)
-      : isa_(isa), code_(code), effects_(effects) {
+      : isa_(isa), code_(code), effects_(effects.Of(isa)) {
     // A counter holds what its narrowest field can say.
     most_.fill(kMost);
     for (const WaitField& field : isa.generation().waits) {
@@ -243,39 +297,51 @@ class Checker {
 
   const Effect* EffectOfShared(const Instruction* in, uint32_t word) {
     // Shared instructions have one encoding, so one word.
-    std::shared_ptr<const Effect>& effect = effects_.of(in);
+    std::shared_ptr<const Effect>& effect = effects_[in->id];
     if (effect == nullptr) {
-      effect = std::make_shared<const Effect>(EffectOf(*in, word, isa_.generation()));
+      Effect made = EffectOf(*in, word, isa_.generation());
+      effect = made.plain && made.named == nullptr
+                   ? PlainEffect()
+                   : std::make_shared<const Effect>(std::move(made));
     }
     return effect.get();
   }
 
+  // The bytes from an address on; mostly of the same segment as those before.
+  absl::Span<const uint8_t> CodeFrom(uint64_t vaddr) {
+    if (vaddr - window_at_ >= window_.size()) {
+      window_ = code_(vaddr);
+      window_at_ = vaddr;
+    }
+    return window_.subspan(window_.empty() ? 0 : vaddr - window_at_);
+  }
+
+  // The step at an address that is a multiple of 4; kNone: of no other is there code.
+  uint32_t Visit(uint64_t vaddr) {
+    uint32_t& at = at_[vaddr];
+    if (at == kNone) {
+      at = static_cast<uint32_t>(steps_.size());
+      steps_.push_back({vaddr});
+      left_.push_back(at);
+    }
+    return at;
+  }
+
   // Every instruction that control reaches.
   void Explore(uint64_t entry) {
-    std::vector<uint64_t> work = {entry};
-    const auto visit = [&](uint64_t vaddr) {
-      const auto [found, fresh] = at_.try_emplace(vaddr, 0);
-      if (fresh) {
-        found->second = static_cast<uint32_t>(steps_.size());
-        steps_.push_back({vaddr});
-        work.push_back(vaddr);
-      }
-      return found->second;
-    };
-    work.clear();
     if (code_(entry).empty()) {
       report_.complete = false;
       return;
     }
-    visit(entry);
-    std::set<uint32_t> leaders = {0};
-    while (!work.empty()) {
-      const uint64_t vaddr = work.back();
-      work.pop_back();
-      const uint32_t i = at_.at(vaddr);
-      const auto bytes = code_(vaddr);
-      const Instruction* in = bytes.empty() ? nullptr : isa_.DecodeShared(bytes, 0);
-      if (in == nullptr || bytes.size() < 4) {
+    Visit(entry);
+    std::vector<uint32_t> leaders = {0};
+    while (!left_.empty()) {
+      const uint32_t i = left_.back();
+      left_.pop_back();
+      const uint64_t vaddr = steps_[i].vaddr;
+      const auto bytes = CodeFrom(vaddr);
+      const Instruction* in = bytes.size() < 4 ? nullptr : isa_.DecodeShared(bytes, 0);
+      if (in == nullptr) {
         report_.complete = false;
         continue;
       }
@@ -292,48 +358,60 @@ class Checker {
       uint32_t n = 0;
       // The way on is visited last, so that code in a row is decoded in a row.
       if (in->branch && !in->call && in->target_offset) {
-        const uint32_t target = visit(vaddr + static_cast<uint64_t>(*in->target_offset));
-        leaders.insert(target);
+        const uint32_t target = Visit(vaddr + static_cast<uint64_t>(*in->target_offset));
+        leaders.push_back(target);
         steps_[i].next[n++] = target;
       }
       if (!in->branch || in->conditional || in->call) {
-        const uint32_t on = visit(vaddr + in->size);
-        if (n > 0) leaders.insert(on);
+        const uint32_t on = Visit(vaddr + in->size);
+        if (n > 0) leaders.push_back(on);
         steps_[i].next[n++] = on;
       }
     }
     leader_.assign(steps_.size(), false);
     for (const uint32_t leader : leaders) leader_[leader] = true;
     // Where paths meet, too.
-    std::vector<uint8_t> into(steps_.size(), 0);
+    std::vector<bool> entered(steps_.size(), false);
     for (const Step& step : steps_) {
       for (const uint32_t next : step.next) {
-        if (next != kNone && ++into[next] > 1) leader_[next] = true, into[next] = 2;
+        if (next == kNone) continue;
+        if (entered[next]) leader_[next] = true;
+        entered[next] = true;
       }
     }
   }
 
+  static bool Add(InFlight& into, const InFlight& there) {
+    InFlight merged = into;
+    for (size_t c = 0; c < patch::kNumCounters; ++c) {
+      const uint8_t bit = static_cast<uint8_t>(1u << c);
+      if ((there.counters & bit) == 0) continue;
+      merged.since[c] =
+          (merged.counters & bit) != 0 ? std::min(merged.since[c], there.since[c]) : there.since[c];
+      merged.counters |= bit;
+    }
+    return std::exchange(into, merged) != merged;
+  }
+
   static bool Merge(State& into, const State& from) {
     bool changed = false;
-    for (const auto& [op, there] : from) {
-      const auto [found, fresh] = into.try_emplace(op, there);
-      if (fresh) {
-        changed = true;
-        continue;
+    size_t missing = 0;
+    auto at = into.begin();
+    for (const InFlight& there : from) {
+      while (at != into.end() && at->op < there.op) ++at;
+      if (at == into.end() || at->op != there.op) {
+        ++missing;
+      } else {
+        changed |= Add(*at, there);
       }
-      InFlight merged = found->second;
-      for (size_t c = 0; c < patch::kNumCounters; ++c) {
-        const uint8_t bit = static_cast<uint8_t>(1u << c);
-        if ((there.counters & bit) == 0) continue;
-        merged.since[c] = (merged.counters & bit) != 0 ? std::min(merged.since[c], there.since[c])
-                                                       : there.since[c];
-        merged.counters |= bit;
-      }
-      if (merged == found->second) continue;
-      found->second = merged;
-      changed = true;
     }
-    return changed;
+    if (missing == 0) return changed;
+    State all;
+    all.reserve(into.size() + missing);
+    std::set_union(into.begin(), into.end(), from.begin(), from.end(), std::back_inserter(all),
+                   [](const InFlight& a, const InFlight& b) { return a.op < b.op; });
+    into = std::move(all);
+    return true;
   }
 
   void Solve() {
@@ -343,10 +421,11 @@ class Checker {
     std::set<uint32_t> work = {0};
     reached_[0] = true;
     uint64_t left = kMostWork * (steps_.size() + 1000);
+    State state;
     while (!work.empty()) {
       const uint32_t b = *work.begin();
       work.erase(work.begin());
-      State state = in_[b];
+      state = in_[b];
       uint32_t i = b;
       while (true) {
         if (left-- == 0) {
@@ -371,9 +450,9 @@ class Checker {
   bool AnyOrder(size_t counter, const State& state) const {
     const auto bit = static_cast<uint8_t>(1u << counter);
     std::optional<Order> seen;
-    for (const auto& [op, flight] : state) {
+    for (const InFlight& flight : state) {
       if ((flight.counters & bit) == 0) continue;
-      Order order = steps_[op].effect->order;
+      Order order = steps_[flight.op].effect->order;
       if (order == Order::kScalar || order == Order::kMessage) return true;
       if (order == Order::kFlat) {
         if (isa_.generation().major < 10) return true;
@@ -386,47 +465,56 @@ class Checker {
     return false;
   }
 
+  static void DropReturned(State& state) {
+    std::erase_if(state, [](const InFlight& flight) { return flight.counters == 0; });
+  }
+
   void Wait(const Effect& e, State& state) const {
     for (size_t c = 0; c < patch::kNumCounters; ++c) {
       const uint8_t leaves = e.everything ? uint8_t{0} : e.leaves[c];
       if (leaves >= kMost || (leaves > 0 && AnyOrder(c, state))) continue;
       const auto bit = static_cast<uint8_t>(1u << c);
-      for (auto it = state.begin(); it != state.end();) {
-        InFlight& flight = it->second;
+      for (InFlight& flight : state) {
         if ((flight.counters & bit) != 0 && flight.since[c] >= leaves) {
           flight.counters = static_cast<uint8_t>(flight.counters & ~bit);
         }
-        it = flight.counters == 0 ? state.erase(it) : std::next(it);
       }
+      DropReturned(state);
     }
   }
 
   void Advance(uint32_t i, State& state) {
     const Step& step = steps_[i];
     if (step.in == nullptr) return;
-    if (step.in->call) return state.clear();
     const Effect& e = *step.effect;
+    if (e.plain) return;
+    if (step.in->call) return state.clear();
     if (e.waits) return Wait(e, state);
     if (e.counters == 0) return;
-    for (auto it = state.begin(); it != state.end();) {
-      InFlight& flight = it->second;
+    for (InFlight& flight : state) {
+      if ((flight.counters & e.counters) == 0) continue;
       for (size_t c = 0; c < patch::kNumCounters; ++c) {
         const auto bit = static_cast<uint8_t>(1u << c);
         if ((flight.counters & e.counters & bit) == 0) continue;
         if (flight.since[c] < kMost) ++flight.since[c];
         // A full counter holds the next operation up, and the oldest has returned.
-        const Order order = steps_[it->first].effect->order;
+        const Order order = steps_[flight.op].effect->order;
         const bool ordered = order != Order::kScalar && order != Order::kMessage;
         if (flight.since[c] >= most_[c] && ordered) {
           flight.counters = static_cast<uint8_t>(flight.counters & ~bit);
         }
       }
-      it = flight.counters == 0 ? state.erase(it) : std::next(it);
     }
+    DropReturned(state);
     if (!e.tracked) return;
-    InFlight& flight = state[i];
-    flight.counters = e.counters;
-    flight.since.fill(0);
+    const auto at = std::lower_bound(state.begin(), state.end(), i,
+                                     [](const InFlight& f, uint32_t op) { return f.op < op; });
+    const InFlight flight{i, e.counters, {}};
+    if (at != state.end() && at->op == i) {
+      *at = flight;
+    } else {
+      state.insert(at, flight);
+    }
     if (state.size() <= kMostInFlight) return;
     state.erase(state.begin());
     report_.complete = false;
@@ -444,19 +532,18 @@ class Checker {
     if (step.in == nullptr || state.empty() || step.in->waitcnt) return;
     const Instruction& in = *step.in;
     const bool memory = step.effect->counters != 0;
-    // Indirect moves claim the whole file.
-    const bool named = memory || in.call || StrContains(in.opcode, "rel");
-    const RegisterSet uses = named ? Explicit(in, false) : RegisterSet(in.uses);
-    const RegisterSet defs = named ? Explicit(in, true) : (in.defs | in.partial_defs);
-    for (const auto& [op, flight] : state) {
-      const Effect& producer = *steps_[op].effect;
+    const auto& named = step.effect->named;
+    const RegisterSet& uses = named ? named->uses : in.uses.get();
+    const RegisterSet& defs = named ? named->defs : in.defs.get();
+    for (const InFlight& flight : state) {
+      const Effect& producer = *steps_[flight.op].effect;
       const auto find = [&](const RegisterSet& shared, WaitFinding::Kind kind) {
         if (shared.Empty()) return false;
         if (report_.findings.size() >= kMostFindings) {
           report_.complete = false;
           return true;
         }
-        WaitFinding f{step.vaddr, steps_[op].vaddr, 0, kind};
+        WaitFinding f{step.vaddr, steps_[flight.op].vaddr, 0, kind};
         bool first = true;
         shared.ForEach([&](uint16_t r) {
           if (std::exchange(first, false)) f.reg = r;
@@ -483,8 +570,11 @@ class Checker {
   patch::Isa& isa_;
   const CodeAt& code_;
   std::vector<Step> steps_;
-  std::unordered_map<uint64_t, uint32_t> at_;
-  WaitEffects& effects_;
+  ByAddress at_;
+  std::vector<uint32_t> left_;  // steps to look at
+  absl::Span<const uint8_t> window_;
+  uint64_t window_at_ = 0;
+  WaitEffects::OfIsa& effects_;
   std::vector<bool> leader_, reached_;
   std::vector<State> in_;  // of leaders
   std::array<uint8_t, patch::kNumCounters> most_;

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "contract/by_id.h"
 #include "patch/codeobject/code_object.h"
 #include "patch/isa/isa.h"
 
@@ -60,15 +61,16 @@ using CodeAt = std::function<absl::Span<const uint8_t>(uint64_t vaddr)>;
 // Of its executable segments. The object must outlive it.
 CodeAt CodeIn(const patch::CodeObject& object);
 
-// What instructions do to the counters: found once for all code that one Isa decodes,
-// which must outlive it.
+// What instructions do to the counters: found once for all code that one Isa decodes.
+// The Isas must outlive it.
 class WaitEffects {
  public:
   struct Effect;
-  std::shared_ptr<const Effect>& of(const patch::Instruction* in) { return effects_[in]; }
+  using OfIsa = ById<std::shared_ptr<const Effect>>;
+  OfIsa& Of(const patch::Isa& isa) { return effects_[&isa]; }
 
  private:
-  std::unordered_map<const patch::Instruction*, std::shared_ptr<const Effect>> effects_;
+  std::unordered_map<const patch::Isa*, OfIsa> effects_;
 };
 
 WaitReport CheckWaits(patch::Isa& isa, const CodeAt& code, uint64_t entry,

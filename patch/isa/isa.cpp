@@ -307,6 +307,7 @@ Known* LlvmIsa::DecodeAnew(absl::Span<const uint8_t> bytes) {
 
   Instruction& out = known_.emplace_back().instruction;
   out = made.base;
+  out.id = static_cast<uint32_t>(known_.size() - 1);
   out.size = static_cast<uint8_t>(size);
   if (traits.pc_relative) {
     out.target_offset = 4 + int64_t{4} * static_cast<int16_t>(word & 0xffff);

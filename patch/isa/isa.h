@@ -51,6 +51,9 @@ struct InstructionOperand {
 // which must outlive it.
 struct Instruction {
   uint64_t offset = 0;
+  // The same for equal encodings that one Isa decoded, and dense: what somebody works out
+  // for an encoding can be kept in a vector.
+  uint32_t id = 0;
   uint8_t size = 0;  // bytes: 4, 8, 12 (up to 20)
   // Assembler mnemonic in the generation's spelling, without an encoding suffix
   // (_e32, _e64, _dpp, _sdwa): "ds_add_u32". Static storage.

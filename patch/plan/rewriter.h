@@ -5,6 +5,7 @@
 #define PATCH_PLAN_REWRITER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -146,6 +147,13 @@ struct RewriteResult {
 class Rewriter {
  public:
   virtual ~Rewriter() = default;
+  // What plans are made by: the engine's own view of a kernel, see KernelAnalysis::Create.
+  // Who judges the plans does not rest on it.
+  virtual absl::StatusOr<std::unique_ptr<KernelAnalysis>> Analyse(const CodeObject& object,
+                                                                  size_t kernel_index, Isa& isa,
+                                                                  ObjectFacts* facts) {
+    return KernelAnalysis::Create(object, kernel_index, isa, facts);
+  }
   // Plans; changes nothing.
   virtual std::variant<SitePlan, Refusal> Plan(const KernelAnalysis& kernel, uint32_t instruction,
                                                const ProbeRequest& request) = 0;

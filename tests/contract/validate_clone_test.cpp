@@ -539,7 +539,9 @@ TEST(CloneOfWhatCannotBeCloned, IsNotProven) {
       const auto offset = static_cast<uint32_t>(in.offset);
       claimed.pcs.push_back({offset, offset});
     }
-    const CloneProof proof = ProveClone(kernel, {}, {}, claimed, kernel.code(), 0x10000);
+    ObjectCode object(loaded.object());
+    const KernelCode code(object, kernel.kernel_index(), kernel.isa());
+    const CloneProof proof = ProveClone(code, {}, {}, claimed, kernel.code(), 0x10000);
     ASSERT_EQ(proof.findings.size(), 1u);
     EXPECT_THAT(proof.findings[0].what, HasSubstr(test.finding));
   }
@@ -582,6 +584,8 @@ TEST(ClonePreload, TheSecondEntryIsAtItsPlace) {
   k.preload_dwords = 2;
   test::Loaded loaded(test::AssembleObject("gfx90a", 64, {k}));
   const patch::KernelAnalysis& kernel = loaded.Kernel();
+  ObjectCode object(loaded.object());
+  const KernelCode code(object, kernel.kernel_index(), kernel.isa());
   constexpr uint64_t kBase = 0x10000;
   const std::vector<uint8_t> nop = {0x00, 0x00, 0x80, 0xbf};
   for (const uint32_t at : {0u, 1u, *kernel.InstructionAt(256)}) {
@@ -606,7 +610,7 @@ TEST(ClonePreload, TheSecondEntryIsAtItsPlace) {
       claimed.pcs.push_back(
           {static_cast<uint32_t>(kernel.instructions()[i].offset), clone.places[i]});
     }
-    const CloneProof proof = ProveClone(kernel, {plan}, {0}, claimed, clone.bytes, kBase);
+    const CloneProof proof = ProveClone(code, {plan}, {0}, claimed, clone.bytes, kBase);
     if (kernel.instructions()[at].offset == 256) {
       EXPECT_TRUE(proof.findings.empty());
     } else {

@@ -4,7 +4,8 @@
 Usage: check_layering.py ROOT   exits 1 and lists each forbidden edge.
 
 The rules are the table of docs/architecture.md: a folder may use itself, what
-the table allows, and system or library headers that the table does not forbid.
+the table allows, and system or library headers that the table does not forbid. The
+files of the proof (docs/contract.md) see nothing of the engine's analysis.
 """
 import pathlib
 import re
@@ -38,6 +39,23 @@ FORBIDDEN = {
     "agent": ["llvm/", "grpc", "google/protobuf", "absl/", "spdlog"],
     "tests/softgpu": ["absl/", "grpc", "google/protobuf"],
 }
+# The proof judges what the engine analysed, so it must not rest on that analysis: these
+# files may not include from patch/analysis, nor use its answers where a shared header
+# brings them along.
+PROOF = [
+    "by_id", "code_facts", "kernel_code", "lanes", "dead", "seams", "longest_path", "waitcheck",
+    "validate", "validate_clone", "inference",
+]
+PROOF_MAY_INCLUDE = {
+    # The engine's list of kernels, of which numbers and decoders are used.
+    "contract/validate.h": ["patch/analysis/kernel_analysis.h"],
+}
+PROOF_FORBIDDEN = re.compile(
+    r"\bpatch::(?:Liveness|Pending|ControlFlow|BuildControlFlow|AllLanesActive|"
+    r"MayActivateLanes|EqualCountRegions|FindRegions|FindClauses|BasicBlock)\b|"
+    r"(?:\.|->)(?:LiveBefore|LiveAt|PendingBefore|PendingAt|Immovable|NotInsertable|"
+    r"CloneObstacle|PcAddresses|SplittableClause|Regions|Reachable|flow|"
+    r"has_indirect_branch|may_run_matrix_instructions|undecodable_offset)\(")
 PROJECT = ("patch/", "contract/", "daemon/", "agent/", "clients/", "tests/", "rjdbi/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]')
 
@@ -48,6 +66,23 @@ def rule_for(path: str):
         if path.startswith(folder + "/") and (best is None or len(folder) > len(best)):
             best = folder
     return best
+
+
+def in_proof(rel: str) -> bool:
+    path = pathlib.PurePosixPath(rel)
+    return path.parent.as_posix() == "contract" and path.stem in PROOF
+
+
+def check_proof(rel: str, number: int, line: str):
+    """What is wrong with a line of the proof, if anything."""
+    found = INCLUDE.match(line)
+    if found:
+        name = found.group(2)
+        if name.startswith("patch/analysis/") and name not in PROOF_MAY_INCLUDE.get(rel, []):
+            return f"{rel}:{number}: the proof may not include {name}"
+        return None
+    used = PROOF_FORBIDDEN.search(line.split("//")[0])
+    return f"{rel}:{number}: the proof may not use {used.group(0)}" if used else None
 
 
 def is_test(path: pathlib.PurePath) -> bool:
@@ -65,6 +100,10 @@ def check(root: pathlib.Path):
             continue
         files += 1
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if in_proof(rel):
+                problem = check_proof(rel, number, line)
+                if problem:
+                    problems.append(problem)
             found = INCLUDE.match(line)
             if not found:
                 continue

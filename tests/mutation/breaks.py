@@ -18,6 +18,10 @@ WAITS = "patch/analysis/wait_counters.cpp"
 KERNEL = "patch/analysis/kernel_analysis.cpp"
 OBSTACLE = "patch/analysis/clone_obstacle.cpp"
 ALLOCATION = "patch/analysis/allocation.cpp"
+DEAD = "contract/dead.cpp"
+LANES = "contract/lanes.cpp"
+PROOF_CODE = "contract/kernel_code.cpp"
+PROOF_FACTS = "contract/code_facts.cpp"
 GFX12 = "patch/isa/generations/gfx12.cpp"
 GFX9 = "patch/isa/generations/gfx9.cpp"
 TRAITS = "patch/isa/instruction_traits.cpp"
@@ -25,6 +29,7 @@ TRAITS = "patch/isa/instruction_traits.cpp"
 ADMISSION = ("contract_admission_test", "*EachProcessor.EveryProbe*:Admission.Growth*")
 VALIDATION = ("contract_admission_test", "*Validat*:Clone*:SplitClause*:*/SplitClause*:Seams*")
 LIVE = ("analysis_test", "Liveness*")
+PROVEN = ("contract_dead_test", "*")
 FLIGHT = ("analysis_test", "Pending*:Position*")
 MOVABLE = ("analysis_test", "Immovable*")
 REGISTERS = ("rewrite_test", "Registers*")
@@ -116,6 +121,28 @@ BREAKS = (
           "if (position == Position::kAfter) pending |= ReadLate(instructions_[i]);",
           "if (position == Position::kAfter) ReadLate(instructions_[i]);",
           (FLIGHT,)),
+    # ---- what the proof finds live by itself
+    Break("the proof overlooks reads", DEAD,
+          "active = (active & ~step.ends) | reads_active;", "active = active & ~step.ends;",
+          (PROVEN,)),
+    Break("the proof overlooks that lanes come back", DEAD,
+          "if (step.widens) idle = either;", "", (PROVEN,)),
+    Break("the proof overlooks that lanes go", DEAD,
+          "      active = either;\n", "", (PROVEN,)),
+    Break("the proof overlooks reads across lanes", DEAD,
+          "step.across = in.lanewise ? 0 : step.reads & vectors_;", "step.across = 0;", (PROVEN,)),
+    Break("the proof takes a write in some lanes for one in all", DEAD,
+          "idle = (idle & ~(step.ends & scalars_)) | reads_idle;",
+          "idle = (idle & ~step.ends) | reads_idle;", (PROVEN,)),
+    Break("the proof takes callees for harmless", DEAD,
+          "step.calls = fact.goes == Goes::kCalls;", "step.calls = false;", (PROVEN,)),
+    Break("the proof overlooks where branches lead", PROOF_CODE,
+          "    block.next[ways++] = BlockOf(*to);\n", "    BlockOf(*to);\n", (PROVEN,)),
+    Break("the proof overlooks lanes beyond the entry's", LANES,
+          "if (!state.other.Get(patch::kExecLo).zero) return std::vector<bool>(n, false);\n"
+          "      for", "for", (PROVEN,)),
+    Break("the proof takes any logic for one that narrows", PROOF_FACTS,
+          "fact.widens = !narrows;", "fact.widens = false;", (PROVEN,)),
     # ---- hazards and waits
     Break("gfx9: what distance lacks is not made up", SEQUENCE,
           "    out_.KeepApart();\n", "", (REGISTERS, VALIDATION)),
