@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <utility>
 
 #include "agent/sha256.h"
 
@@ -400,6 +401,7 @@ Fault DaemonClient::Report(const std::vector<LoadCounters>& loads, const std::ve
     size_t load = 0;
     size_t gap = 0;
     Fault fault;
+    Fault refused;
     while (fault.ok() && (load < loads.size() || gap < gaps.size())) {
       size_t load_end = load;
       for (size_t words = 0; load_end < loads.size(); ++load_end) {
@@ -418,8 +420,10 @@ Fault DaemonClient::Report(const std::vector<LoadCounters>& loads, const std::ve
       });
       load = load_end;
       gap = gap_end;
+      // Loads of before a restart are not known: no reason to keep the others back.
+      if (fault.is_final_answer()) refused = std::exchange(fault, Fault::Ok());
     }
-    return fault;
+    return fault.ok() ? refused : fault;
   });
 }
 

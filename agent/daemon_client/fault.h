@@ -26,6 +26,8 @@ struct Fault {
   int grpc_status = 0;  // with kRemote
 
   bool ok() const { return kind == FaultKind::kNone; }
+  // The daemon has taken of the message what it can, and would say the same again.
+  bool is_final_answer() const { return kind == FaultKind::kRemote && grpc_status == 3; }
   static Fault Ok() { return {}; }
   static Fault Of(FaultKind kind, std::string detail) { return {kind, std::move(detail), 0}; }
 };

@@ -204,6 +204,25 @@ TEST_F(DrainTest, WhatADaemonRefusesIsDroppedAndCounted) {
   EXPECT_TRUE(queue_.empty());
 }
 
+// Such as values of loads that a restarted daemon knows nothing of.
+TEST_F(DrainTest, ValuesThatADaemonRefusesAreNotSentAgain) {
+  {
+    Script script;
+    script.report_status = 3;  // INVALID_ARGUMENT
+    FakeDaemon daemon(socket_.path(), script);
+    reporter_->Enqueue({LoadCounters{1, 1, {5}, true, {}}});
+    gaps_.Record(Gap{.kind = GapKind::kProtocolError});
+    EXPECT_TRUE(reporter_->Deliver({}, kPatienceNs, /*charge=*/false).ok());
+    EXPECT_FALSE(gaps_.HasPending());
+  }
+  FakeDaemon daemon(socket_.path(), {});
+  EXPECT_TRUE(reporter_->Deliver({LoadCounters{2, 1, {6}, true, {}}}, kPatienceNs, false).ok());
+  ASSERT_EQ(daemon.reports().size(), 1u);
+  ASSERT_EQ(daemon.reports()[0].loads_size(), 1);
+  EXPECT_EQ(daemon.reports()[0].loads(0).load_id(), 2u);
+  EXPECT_EQ(daemon.reports()[0].gaps_size(), 0);
+}
+
 TEST_F(DrainTest, LastValuesComeBehindTheirRecords) {
   FakeDaemon daemon(socket_.path(), {});
   Ring ring(1, queue_);
