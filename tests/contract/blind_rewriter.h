@@ -50,8 +50,8 @@ class BlindRewriter : public patch::Rewriter {
                                                      const patch::ProbeRequest& request) override;
   absl::StatusOr<patch::RewriteResult> Emit(
       const patch::CodeObject& object, const std::vector<const patch::KernelAnalysis*>& kernels,
-      const std::vector<patch::SitePlan>& plans) override {
-    return real_->Emit(object, kernels, plans);
+      const std::vector<patch::SitePlan>& plans, bool beside) override {
+    return real_->Emit(object, kernels, plans, beside);
   }
 
  private:

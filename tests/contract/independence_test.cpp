@@ -234,7 +234,8 @@ void Misled::One(Host& host, const Outcome& original, const Program& program, ui
       if (d.site().location().kernel_offset() != offset || d.violations_size() == 0) continue;
       ++row.by[d.violations(0).constraint_id()];
     }
-    const auto emitted = rewriter_.Emit(loaded_->object(), loaded_->All(), {*rewriter_.plan});
+    const auto emitted = rewriter_.Emit(loaded_->object(), loaded_->All(), {*rewriter_.plan},
+                                        /*beside=*/false);
     if (!emitted.ok() || emitted->image.empty()) return;
     ++row.run;
     row.harmful += host.Run(emitted->image, emitted->fixups) != original;
