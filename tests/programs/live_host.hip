@@ -22,7 +22,7 @@ constexpr unsigned kLaunch = 256, kWidth = 64;
 
 }  // namespace
 
-__device__ unsigned launches = 0;     // changed by the device
+__device__ unsigned launches = 0;       // changed by the device
 __device__ unsigned added_by_host = 0;  // changed by the host between launches
 __constant__ unsigned table[kWidth];
 
