@@ -62,7 +62,8 @@ std::string EffectText(const v1::LiveEffect& effect) {
   if (effect.not_reached() > 0) {
     parts.push_back(absl::StrCat(Processes(effect.not_reached()),
                                  " cannot follow while running: what they load from now on is "
-                                 "affected"));
+                                 "affected (those follow that were started by rjctl run, or with "
+                                 "the agent in HSA_TOOLS_LIB)"));
   }
   if (effect.patched_at_load() > 0) {
     parts.push_back(absl::StrCat(Processes(effect.patched_at_load()),
