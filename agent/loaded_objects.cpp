@@ -77,17 +77,20 @@ bool LoadedObjects::Find(uint64_t load_id, LoadedObject* object) {
   return true;
 }
 
-bool LoadedObjects::SetGeneration(uint64_t load_id, uint64_t generation) {
+bool LoadedObjects::SetGeneration(uint64_t load_id, uint64_t generation, uint64_t session) {
   std::lock_guard lock(mutex_);
   const auto found = objects_.find(load_id);
   if (found == objects_.end()) return false;
   found->second.generation = generation;
+  found->second.session = session;
   return true;
 }
 
-void LoadedObjects::ForgetGenerations() {
+void LoadedObjects::ForgetOtherSessions(uint64_t session) {
   std::lock_guard lock(mutex_);
-  for (auto& [load_id, object] : objects_) object.generation = 0;
+  for (auto& [load_id, object] : objects_) {
+    if (object.session != session) object.generation = 0;
+  }
 }
 
 std::vector<LoadedObject> LoadedObjects::Take(uint64_t executable) {

@@ -53,6 +53,7 @@ struct LoadedObject {
   // The attachments that it is as they want it to be, as rpc Watch numbers them; 0: not
   // known.
   uint64_t generation = 0;
+  uint64_t session = 0;  // number of the daemon's session that said so
 };
 
 // The bytes, once more: false, with a reason, when they are not those that were loaded.
@@ -66,9 +67,9 @@ class LoadedObjects {
   std::vector<LoadedObject> All();
   bool Find(uint64_t load_id, LoadedObject* object);
   // False: it is not loaded any more.
-  bool SetGeneration(uint64_t load_id, uint64_t generation);
-  // After a new session: nothing is known to be in place.
-  void ForgetGenerations();
+  bool SetGeneration(uint64_t load_id, uint64_t generation, uint64_t session);
+  // Nothing is known to be in place but what this session has said.
+  void ForgetOtherSessions(uint64_t session);
   // Takes an executable's objects out.
   std::vector<LoadedObject> Take(uint64_t executable);
   void Clear();

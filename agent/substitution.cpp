@@ -150,13 +150,15 @@ std::unique_ptr<Substitute> Prepare(Runtime& runtime, const HelperCalls& hsa,
                                                         .again = object.again,
                                                         .place = {},
                                                         .patched = false,
-                                                        .generation = 0});
+                                                        .generation = 0,
+                                                        .session = 0});
   Decision decision;
   if (Fault fault = runtime.client.Admit(header, object.bytes, &decision); !fault.ok()) {
     RecordGap(runtime, *identity, GapKindOf(fault), fault.detail);
     return nullptr;
   }
   (*loaded)->generation = decision.generation;
+  (*loaded)->session = runtime.client.session_number();
   if (runtime.gaps.HasPending()) runtime.reporter.DeliverGaps(kGapDeliveryNs, /*charge=*/true);
   if (decision.verdict != Verdict::kPatched) return nullptr;
   auto load = BuildLoad(runtime, hsa, request.agent, std::move(decision), 0, *identity);

@@ -88,8 +88,8 @@ bool Watcher::Round() {
   }
   pause_ns_ = 0;
   if (const uint64_t now = runtime_.live_client.session_number(); now != session_) {
-    // The daemon knows nothing of what this process has.
-    runtime_.loaded.ForgetGenerations();
+    // The daemon knows nothing of what other sessions of this process have been told.
+    runtime_.loaded.ForgetOtherSessions(now);
     session_ = now;
     in_place_ = 0;
   }
@@ -106,7 +106,7 @@ bool Watcher::Apply(const WatchAnswer& answer) {
   for (const LoadedObject& object : runtime_.loaded.All()) {
     if (object.generation == answer.generation) continue;
     if (answer.attachments == 0 && !object.patched && !runtime_.beside.Has(object.load_id)) {
-      runtime_.loaded.SetGeneration(object.load_id, answer.generation);
+      runtime_.loaded.SetGeneration(object.load_id, answer.generation, session_);
       continue;
     }
     if (stopping_ || !Ask(object, answer)) return false;
@@ -152,7 +152,7 @@ bool Watcher::Ask(const LoadedObject& object, const WatchAnswer& answer) {
   }
   const uint64_t generation = decision.generation != 0 ? decision.generation : answer.generation;
   runtime_.beside.Apply(object, std::move(decision), header.load_id);
-  runtime_.loaded.SetGeneration(object.load_id, generation);
+  runtime_.loaded.SetGeneration(object.load_id, generation, session_);
   return true;
 }
 
@@ -171,7 +171,7 @@ void Watcher::NoteFailure(const LoadedObject& object, uint64_t load_id, const Wa
                 .load_id = load_id},
             kind, std::move(detail));
   if (kind != GapKind::kDaemonUnreachable && kind != GapKind::kDeadlineExceeded) {
-    runtime_.loaded.SetGeneration(object.load_id, answer.generation);
+    runtime_.loaded.SetGeneration(object.load_id, answer.generation, session_);
   }
 }
 

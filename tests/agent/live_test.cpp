@@ -305,8 +305,8 @@ TEST(Loaded, BooksFollowExecutables) {
   objects.Add(Object("b", 2, 20));
   objects.Add(Object("c", 3, 10));
   EXPECT_EQ(objects.size(), 3u);
-  EXPECT_TRUE(objects.SetGeneration(2, 9));
-  EXPECT_FALSE(objects.SetGeneration(4, 9));
+  EXPECT_TRUE(objects.SetGeneration(2, 9, 1));
+  EXPECT_FALSE(objects.SetGeneration(4, 9, 1));
   LoadedObject found;
   ASSERT_TRUE(objects.Find(2, &found));
   EXPECT_EQ(found.generation, 9u);
@@ -314,7 +314,10 @@ TEST(Loaded, BooksFollowExecutables) {
   ASSERT_EQ(taken.size(), 2u);
   EXPECT_EQ(taken[0].load_id + taken[1].load_id, 4u);
   EXPECT_TRUE(objects.Take(10).empty());
-  objects.ForgetGenerations();
+  objects.ForgetOtherSessions(1);
+  EXPECT_TRUE(objects.Find(2, &found));
+  EXPECT_EQ(found.generation, 9u);
+  objects.ForgetOtherSessions(2);
   ASSERT_EQ(objects.All().size(), 1u);
   EXPECT_EQ(objects.All()[0].generation, 0u);
 }

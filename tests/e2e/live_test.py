@@ -136,6 +136,10 @@ class Live(unittest.TestCase):
             first = at_load["attachment"]["id"]
             with Host(daemon) as host:
                 host.launch(2)
+                # It is in place already: nothing else is loaded for it.
+                while daemon.json("status")["sessions"][0].get("live") != "LIVE_CURRENT":
+                    time.sleep(0.02)
+                self.assertEqual(daemon.json("status")["sessions"][0]["patched"], "1")
                 reply = self.attach(daemon, "global_store* or flat_store*", "count-waves")
                 self.in_effect(reply)
                 host.launch(3)
