@@ -49,9 +49,16 @@ class WatchHub::Call final : public grpc::ServerUnaryReactor {
   void OnCancel() override {
     if (!ended_.exchange(true)) Finish(grpc::Status::CANCELLED);
   }
-  void OnDone() override { const std::shared_ptr<Call> last = std::move(self); }
-
-  std::shared_ptr<Call> self;  // until gRPC is done with it
+  void OnDone() override {
+    std::shared_ptr<Call> last;  // outlives the lock
+    const std::lock_guard lock(mutex_);
+    last = std::move(self_);
+  }
+  // Until gRPC is done with it.
+  void Keep(std::shared_ptr<Call> self) {
+    const std::lock_guard lock(mutex_);
+    self_ = std::move(self);
+  }
 
  private:
   const SessionInfo session_;
@@ -59,12 +66,14 @@ class WatchHub::Call final : public grpc::ServerUnaryReactor {
   const std::chrono::steady_clock::time_point until_;
   v1::WatchReply* const reply_;
   std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  std::shared_ptr<Call> self_;
 };
 
 grpc::ServerUnaryReactor* WatchHub::Watch(const SessionInfo& session,
                                           const v1::WatchRequest& request, v1::WatchReply* reply) {
   auto call = std::make_shared<Call>(session, request, reply);
-  call->self = call;
+  call->Keep(call);
   EndWhere([&](const Call& other) { return other.session().id == session.id; });
   bool stopped = false;
   {
