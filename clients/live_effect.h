@@ -20,7 +20,8 @@ absl::StatusOr<std::set<std::string>> ConcernedSessions(ControlClient& client,
 absl::StatusOr<v1::LiveEffect> WaitForEffect(ControlClient& client,
                                              const std::set<std::string>& sessions,
                                              std::chrono::seconds patience);
-// For people: "in place in 2 running processes; ...". "": no process is concerned.
+// For people: "in effect in 2 processes from the next dispatch on; ...". "": no process is
+// concerned.
 std::string EffectText(const v1::LiveEffect& effect);
 
 }  // namespace rjdbi::clients

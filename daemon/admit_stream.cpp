@@ -282,8 +282,8 @@ void AdmitStream::FillDecision(const Decision& decision, v1::AdmitDecision& out)
   }
 }
 
-// Without the original's bytes nothing is restored: the agent then finds a kernel that it
-// has patched among neither switches nor restores, and says so.
+// Without the original's bytes nothing is restored, and Detach says that such processes go
+// on (ControlService::PatchedAtLoadFor).
 void AdmitStream::AddRestores(v1::AdmitDecision& out) const {
   const DecisionPtr loaded =
       state_.ledger.DecisionOfLoad(header_.session_id(), header_.beside_load_id());
@@ -291,9 +291,8 @@ void AdmitStream::AddRestores(v1::AdmitDecision& out) const {
   const Bytes object = state_.decider.StoredObject(Hex(header_.sha256()));
   if (object == nullptr) return;
   static const std::vector<contract::KernelSwitch> kNone;
-  for (v1::KernelRestore& restore :
-       OriginalKernels(AsBytes(*object), KernelsPatchedBy(loaded->record).clones,
-                       decision_ == nullptr ? kNone : decision_->switches)) {
+  for (v1::KernelRestore& restore : OriginalKernels(
+           AsBytes(*object), loaded->record, decision_ == nullptr ? kNone : decision_->switches)) {
     *out.add_kernel_restores() = std::move(restore);
   }
 }

@@ -120,8 +120,10 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
 }
 
 // Running processes that loaded kernels with the attachment in place and cannot go back to
-// the application's own: those that do not follow changes, and for kernels with trampolines
-// all. Pieces of a kernel's own code are gone there.
+// the application's own: those that do not follow changes; for kernels with trampolines all,
+// since pieces of a kernel's own code are gone there; and for objects whose bytes are no
+// longer stored, where the original descriptors would come from. Loads from before this
+// daemon's start are not known to it, and not among them.
 uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
   const auto following = state_.ledger.InPlace();
   std::set<std::string> open, sessions;
@@ -133,11 +135,12 @@ uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
         load.decision->patched.empty() || open.count(load.session_id) == 0) {
       continue;
     }
-    const bool follows = following.count(load.session_id) != 0;
+    const bool restorable = following.count(load.session_id) != 0 &&
+                            state_.blobs.Contains(absl::StrCat(kObjectPrefix, load.sha256));
     for (const v1::Coverage& part : load.decision->record.coverage()) {
       if (part.attached() + part.degraded() > 0 &&
           RealId(load, part.attachment_id()) == attachment &&
-          (!follows || part.placement().placement() != v1::CLONE)) {
+          (!restorable || part.placement().placement() != v1::CLONE)) {
         sessions.insert(load.session_id);
       }
     }

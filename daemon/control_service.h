@@ -54,8 +54,8 @@ class ControlService final : public v1::Control::Service {
   std::vector<v1::Violation> NoSuchPlace(const v1::WhyNotAttachedRequest& request) const;
   v1::Violation WhyNothing(const v1::WhyNotAttachedRequest& request, bool selector_missed,
                            bool known) const;
-  // Hashes of stored objects that start with `prefix`.
   uint32_t PatchedAtLoadFor(const std::string& attachment) const;
+  // Hashes of stored objects that start with `prefix`.
   std::vector<std::string> StoredObjects(const std::string& prefix) const;
 
   DaemonState& state_;

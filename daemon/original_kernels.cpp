@@ -12,19 +12,14 @@ constexpr uint64_t kDescriptorBytes = 64;
 
 }  // namespace
 
-PatchedKernels KernelsPatchedBy(const v1::AdmissionRecord& record) {
-  std::set<std::string> clones, trampolines;
-  for (const v1::Coverage& part : record.coverage()) {
-    if (part.attached() + part.degraded() == 0 || part.kernel().empty()) continue;
-    (part.placement().placement() == v1::CLONE ? clones : trampolines).insert(part.kernel());
-  }
-  return {{clones.begin(), clones.end()}, {trampolines.begin(), trampolines.end()}};
-}
-
 std::vector<v1::KernelRestore> OriginalKernels(
-    absl::Span<const uint8_t> object, const std::vector<std::string>& clones,
+    absl::Span<const uint8_t> object, const v1::AdmissionRecord& loaded,
     const std::vector<contract::KernelSwitch>& switches) {
-  std::set<std::string> wanted(clones.begin(), clones.end());
+  std::set<std::string> wanted;
+  for (const v1::Coverage& part : loaded.coverage()) {
+    const bool runs_probes = part.attached() + part.degraded() > 0 && !part.kernel().empty();
+    if (runs_probes && part.placement().placement() == v1::CLONE) wanted.insert(part.kernel());
+  }
   for (const contract::KernelSwitch& replaced : switches) wanted.erase(replaced.kernel);
   std::vector<v1::KernelRestore> restores;
   if (wanted.empty()) return restores;

@@ -13,17 +13,11 @@
 
 namespace rjdbi::daemon {
 
-// Kernels of the record with attached sites, by how they came to run them. Only clones
-// leave the original's code as it was.
-struct PatchedKernels {
-  std::vector<std::string> clones, trampolines;
-};
-PatchedKernels KernelsPatchedBy(const v1::AdmissionRecord& record);
-
-// Of `clones` those without a switch. `object` are the original's bytes; kernels that it
-// does not have are left out.
+// Of the kernels that `loaded` cloned those without a switch: others have no code of their
+// own any more. `object` are the original's bytes; kernels that it does not have are left
+// out.
 std::vector<v1::KernelRestore> OriginalKernels(absl::Span<const uint8_t> object,
-                                               const std::vector<std::string>& clones,
+                                               const v1::AdmissionRecord& loaded,
                                                const std::vector<contract::KernelSwitch>& switches);
 
 }  // namespace rjdbi::daemon
