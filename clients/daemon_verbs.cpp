@@ -271,12 +271,15 @@ int Detach(const Context& context, const std::vector<std::string>& ids, bool all
     context.out.Note(absl::StrCat("detached ", id));
     all_replies.mutable_live()->set_patched_at_load(
         std::max(all_replies.live().patched_at_load(), reply.live().patched_at_load()));
+    all_replies.mutable_live()->set_loaded_before(
+        std::max(all_replies.live().loaded_before(), reply.live().loaded_before()));
   }
   auto effect = WaitForEffect(client, concerned, std::chrono::seconds(wait_s));
   if (!effect.ok()) return context.out.Fail(effect.status());
   effect->set_patched_at_load(all_replies.live().patched_at_load());
+  effect->set_loaded_before(all_replies.live().loaded_before());
   all_replies.clear_live();
-  if (!concerned.empty() || effect->patched_at_load() > 0) *all_replies.mutable_live() = *effect;
+  if (effect->ByteSizeLong() > 0) *all_replies.mutable_live() = *effect;
   if (const std::string text = EffectText(*effect); !text.empty()) context.out.Note(text);
   if (context.out.json()) context.out.Json(all_replies);
   return kOk;

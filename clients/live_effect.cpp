@@ -69,6 +69,11 @@ std::string EffectText(const v1::LiveEffect& effect) {
     parts.push_back(absl::StrCat(Processes(effect.patched_at_load()),
                                  " loaded kernels with it in place and go on with them"));
   }
+  if (effect.loaded_before() > 0) {
+    parts.push_back(absl::StrCat(Processes(effect.loaded_before()),
+                                 " loaded code before rjdbid was started: kernels that were "
+                                 "patched for it then go on with it"));
+  }
   return absl::StrJoin(parts, "; ");
 }
 

@@ -122,8 +122,8 @@ grpc::Status ControlService::Attach(grpc::ServerContext* context, const v1::Atta
 // Running processes that loaded kernels with the attachment in place and cannot go back to
 // the application's own: those that do not follow changes; for kernels with trampolines all,
 // since pieces of a kernel's own code are gone there; and for objects whose bytes are no
-// longer stored, where the original descriptors would come from. Loads from before this
-// daemon's start are not known to it, and not among them.
+// longer stored, where the original descriptors would come from. (Loads from before this
+// daemon's start are not known to it: Ledger::WithEarlierLoads.)
 uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
   const auto following = state_.ledger.InPlace();
   std::set<std::string> open, sessions;
@@ -151,11 +151,17 @@ uint32_t ControlService::PatchedAtLoadFor(const std::string& attachment) const {
 grpc::Status ControlService::Detach(grpc::ServerContext* context, const v1::DetachRequest* request,
                                     v1::DetachReply* reply) {
   const uint32_t stay = PatchedAtLoadFor(request->attachment_id());
+  int64_t made_unix_ns = 0;
+  for (const v1::Attachment& attachment : state_.attachments.All()) {
+    if (attachment.id() == request->attachment_id()) made_unix_ns = attachment.created_unix_ns();
+  }
   const absl::Status status = state_.attachments.Remove(request->attachment_id());
   const PeerIdentity peer = state_.peers.Find(context->peer()).value_or(PeerIdentity());
   if (status.ok()) {
     state_.AttachmentsChanged();
+    const uint32_t before = state_.ledger.WithEarlierLoads(made_unix_ns);
     if (stay > 0) reply->mutable_live()->set_patched_at_load(stay);
+    if (before > 0) reply->mutable_live()->set_loaded_before(before);
     spdlog::info("detached {} (uid {} pid {})", request->attachment_id(), peer.uid, peer.pid);
   }
   return ToGrpc(status);

@@ -97,6 +97,9 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
     return absl::ResourceExhaustedError(
         absl::StrCat("one session has at most ", kMaxLoads, " loads"));
   }
+  if (header.beside() && session.loads.count(header.beside_load_id()) == 0) {
+    session.earlier_loads = true;
+  }
   const std::string hex = Hex(header.sha256());
   Load& load = session.loads[header.load_id()];
   load = Load();
@@ -242,6 +245,13 @@ std::map<std::string, std::pair<SessionInfo, uint64_t>> Ledger::InPlace() const 
     if (session.generation) in_place[session.summary.id()] = {session.info, *session.generation};
   }
   return in_place;
+}
+
+uint32_t Ledger::WithEarlierLoads(int64_t unix_ns) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<uint32_t>(std::count_if(open_.begin(), open_.end(), [&](const auto& entry) {
+    return entry.second.earlier_loads && entry.second.summary.opened_unix_ns() >= unix_ns;
+  }));
 }
 
 bool Ledger::Close(const std::string& id, bool cleanly) {

@@ -70,6 +70,9 @@ class Ledger {
   void NoteInPlace(const std::string& session_id, uint64_t generation);
   // Of each open session, in hex, that follows changes: what it has in place.
   std::map<std::string, std::pair<SessionInfo, uint64_t>> InPlace() const;
+  // Open sessions that have been opened since `unix_ns` by processes that had loaded
+  // something before.
+  uint32_t WithEarlierLoads(int64_t unix_ns) const;
   // False: it was not open.
   bool Close(const std::string& id, bool cleanly);
 
@@ -94,6 +97,7 @@ class Ledger {
     PeerIdentity peer;
     std::map<uint64_t, Load> loads;
     std::deque<v1::Gap> gaps;            // the newest; the total is in the summary
+    bool earlier_loads = false;          // it has asked about one that is not in `loads`
     std::optional<uint64_t> generation;  // in place; absent: it does not follow changes
     std::shared_ptr<RateLimit> rate = std::make_shared<RateLimit>();  // of its records
   };

@@ -161,6 +161,23 @@ class Live(unittest.TestCase):
             other.launch(2)
             self.settled(daemon, reply["attachment"]["id"], 3 * ITEMS)
 
+    def test_what_was_loaded_for_an_earlier_daemon_is_said(self):
+        """A new daemon cannot give kernels back that an old one has patched."""
+        with harness.daemon() as daemon:
+            at_load = self.attach(daemon, "global_store* or flat_store*", "count-lanes")
+            with Host(daemon) as host:
+                host.launch(1)
+                daemon.stop(signal.SIGKILL)
+                daemon.start()
+                end = time.monotonic() + 90
+                while not any(s.get("live") == "LIVE_CURRENT"
+                              for s in daemon.json("status").get("sessions", [])):
+                    self.assertLess(time.monotonic(), end, daemon.json("status"))
+                    time.sleep(0.1)
+                reply = daemon.json("detach", at_load["attachment"]["id"])
+                self.assertEqual(reply.get("live"), {"current": 1, "loadedBefore": 1})
+                host.launch(2)
+
     def test_the_daemon_goes_and_comes_back(self):
         """Attachments survive; the process goes on, and follows again."""
         with harness.daemon() as daemon, Host(daemon) as host:
