@@ -222,6 +222,8 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
     context.out.Violations(reply.violations());
     return kRefused;
   }
+  // It exists from here on, whatever becomes of the wait.
+  if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
   const auto sessions = ConcernedSessions(client, reply.attachment().id());
   if (!sessions.ok()) return context.out.Fail(sessions.status());
   const auto effect = WaitForEffect(client, *sessions, std::chrono::seconds(wait_s));
@@ -235,7 +237,6 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
     *reply.mutable_coverage() = coverage.total();
   }
   if (context.out.json()) context.out.Json(reply);
-  if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
   const bool dry = spec.mode() == v1::MODE_DRYRUN;
   context.out.Note(absl::StrCat(dry ? "judging, as a dry run, " : "attached ",
                                 Printable(spec.probe()), " at ", Printable(spec.sites()),
