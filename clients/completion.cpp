@@ -69,8 +69,12 @@ std::string Bash(const CLI::App& app) {
       ReductionNames(),
       "' -- \"$word\")); return ;;\n"
       "    --position) COMPREPLY=($(compgen -W 'before after' -- \"$word\")); return ;;\n"
+      "    --format) COMPREPLY=($(compgen -W 'folded pprof perfetto textproto yaml' -- "
+      "\"$word\")); return ;;\n"
+      "    --sort) COMPREPLY=($(compgen -W 'place count' -- \"$word\")); return ;;\n"
       "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"
-      "    --socket|--agent|--agent-socket|--output-image|--output-map|--original"
+      "    "
+      "--socket|--agent|--agent-socket|--output-image|--output-map|--output-file|--html|--original"
       "|--probe-object|--probe-manifest)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    --attachment) COMPREPLY=($(compgen -W \"$(",

@@ -1,20 +1,24 @@
 // Verbs that ask the daemon.
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clients/files.h"
+#include "clients/html_report.h"
 #include "clients/live_effect.h"
 #include "clients/record_report.h"
+#include "clients/report_rows.h"
 #include "clients/vacuous.h"
 #include "clients/verbs.h"
 #include "contract/catalogue.h"
 #include "contract/coverage.h"
 #include "contract/demangle.h"
-#include "contract/natural_order.h"
 #include "contract/near_miss.h"
 
 namespace rjdbi::clients {
@@ -396,56 +400,7 @@ int PrintWhyNotAttached(const Context& context, const WhyOptions& options,
   return code;
 }
 
-// Loads of the same object, and the same code in several processes, add up;
-// two builds of a kernel do not. Ordered as coverage is.
-struct CountKey {
-  std::string attachment, kernel, probe, object;
-  uint64_t offset = 0;  // 0 where rows are no sites
-  std::string opcode;   // "" where rows are no opcodes
-
-  bool operator<(const CountKey& other) const {
-    const std::pair<const std::string*, const std::string*> texts[] = {
-        {&attachment, &other.attachment},
-        {&kernel, &other.kernel},
-        {&probe, &other.probe},
-        {&object, &other.object},
-        {&opcode, &other.opcode}};
-    for (const auto& [mine, theirs] : texts) {
-      if (*mine != *theirs) return contract::NaturalLess(*mine, *theirs);
-    }
-    return offset < other.offset;
-  }
-};
-struct CountSum {
-  uint64_t count = 0;
-  std::vector<uint64_t> words;  // of a user's probe that has more than one
-  std::set<uint64_t> offsets;
-  bool final = true;
-  std::string instruction;
-};
-
-std::string OpcodeOf(const v1::Location& location) {
-  return location.instruction().substr(0, location.instruction().find(' '));
-}
-
-std::map<CountKey, CountSum> SumCounts(const v1::GetReportReply& reply, Filter::By by) {
-  std::map<CountKey, CountSum> sums;
-  for (const v1::SiteCount& c : reply.counts()) {
-    CountSum& sum =
-        sums[{c.attachment_id(), c.location().kernel(), c.probe(), c.code_object_sha256(),
-              by == Filter::By::kSite ? c.location().kernel_offset() : 0,
-              by == Filter::By::kOpcode ? OpcodeOf(c.location()) : ""}];
-    sum.count += c.count();
-    sum.words.resize(std::max(sum.words.size(), static_cast<size_t>(c.words_size())));
-    for (int word = 0; word < c.words_size(); ++word) {
-      sum.words[static_cast<size_t>(word)] += c.words(word);
-    }
-    sum.offsets.insert(c.location().kernel_offset());
-    sum.final = sum.final && c.final();
-    sum.instruction = c.location().instruction();
-  }
-  return sums;
-}
+namespace {
 
 // "12", or of a user's probe "12, 0, 7".
 std::string CountCell(const CountSum& sum) {
@@ -459,7 +414,7 @@ std::string CountCell(const CountSum& sum) {
 }
 
 // Some kernel was seen in more than one code object.
-bool ObjectsDiffer(const std::map<CountKey, CountSum>& sums) {
+bool ObjectsDiffer(const CountSums& sums) {
   std::map<std::string, std::string> object_of;
   for (const auto& [key, sum] : sums) {
     if (object_of.emplace(key.kernel, key.object).first->second != key.object) return true;
@@ -471,27 +426,8 @@ std::string KernelCell(const std::string& kernel) {
   return kernel.empty() ? "(places no longer kept apart)" : Printable(contract::Demangle(kernel));
 }
 
-void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter) {
-  const std::map<CountKey, CountSum> sums = SumCounts(reply, filter.by);
-  const bool with_object = ObjectsDiffer(sums), sites = filter.by == Filter::By::kSite;
-  const std::set<std::string> detached = Detached(reply.coverage().detached_attachments());
-  std::vector<std::vector<std::string>> rows;
-  bool final = true;
-  size_t hidden = 0;
-  for (const auto& [key, sum] : sums) {
-    final = final && sum.final;
-    const bool zero = sum.count == 0 && std::all_of(sum.words.begin(), sum.words.end(),
-                                                    [](uint64_t word) { return word == 0; });
-    if (!filter.all && zero && RuntimeKernel(key.kernel)) {
-      ++hidden;
-      continue;
-    }
-    rows.push_back({MarkedId(key.attachment, detached), Printable(key.probe),
-                    absl::StrCat(CountCell(sum), sum.final ? "" : "+"), KernelCell(key.kernel),
-                    sites ? absl::StrFormat("0x%x", key.offset) : absl::StrCat(sum.offsets.size()),
-                    sites ? Printable(sum.instruction) : Printable(key.opcode)});
-    if (with_object) rows.back().insert(rows.back().begin() + 4, key.object.substr(0, 12));
-  }
+std::vector<std::string> CountHeader(const Filter& filter, bool ranked, bool with_object) {
+  const bool sites = filter.by == Filter::By::kSite;
   std::vector<std::string> header = {"ATTACHMENT",
                                      "PROBE",
                                      "COUNT",
@@ -501,13 +437,53 @@ void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filte
                                      : filter.by == Filter::By::kOpcode ? "OPCODE"
                                                                         : ""};
   if (with_object) header.insert(header.begin() + 4, "OBJECT");
-  if (rows.empty()) {
-    out.Print("No counts.\n");
-  } else {
-    out.Table(header, rows, {2, with_object ? 5u : 4u});
+  if (ranked) header.insert(header.begin(), "RANK");
+  return header;
+}
+
+void PrintCounts(const Output& out, const std::vector<const CountRow*>& counts,
+                 const std::set<std::string>& detached, const Filter& filter, bool ranked,
+                 bool with_object) {
+  const bool sites = filter.by == Filter::By::kSite;
+  const std::vector<uint64_t> ranks = Ranks(counts);
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto& [key, sum] = *counts[i];
+    rows.push_back({MarkedId(key.attachment, detached), Printable(key.probe),
+                    absl::StrCat(CountCell(sum), sum.final ? "" : "+"), KernelCell(key.kernel),
+                    sites ? absl::StrFormat("0x%x", key.offset) : absl::StrCat(sum.offsets.size()),
+                    sites ? Printable(sum.instruction) : Printable(key.opcode)});
+    if (with_object) rows.back().insert(rows.back().begin() + 4, key.object.substr(0, 12));
+    if (ranked) rows.back().insert(rows.back().begin(), absl::StrCat(ranks[i]));
   }
+  if (rows.empty()) return out.Print("No counts.\n");
+  const size_t shift = ranked ? 1 : 0;
+  std::vector<size_t> right = {2 + shift, (with_object ? 5 : 4) + shift};
+  if (ranked) right.push_back(0);
+  out.Table(CountHeader(filter, ranked, with_object), rows, right);
+}
+
+}  // namespace
+
+void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter,
+                 const std::optional<Ranking>& ranking) {
+  const CountSums sums = SumCounts(reply, filter.by);
+  const bool ranked = ranking.has_value() && ranking->why_not.empty();
+  std::vector<const CountRow*> rows = OrderedRows(sums, ranked);
+  size_t hidden = 0;
+  if (!filter.all) {
+    hidden = rows.size();
+    rows.erase(std::remove_if(rows.begin(), rows.end(), [](const auto* r) { return InTheWay(*r); }),
+               rows.end());
+    hidden -= rows.size();
+  }
+  if (ranking.has_value() && !ranked) out.Warn("not ranked: " + ranking->why_not);
+  if (out.csv()) return PrintReportCsv(out, rows, reply, filter.by, ranked);
+  PrintCounts(out, rows, Detached(reply.coverage().detached_attachments()), filter, ranked,
+              ObjectsDiffer(sums));
   NoteHidden(out, hidden);
-  if (!final) {
+  if (std::any_of(sums.begin(), sums.end(),
+                  [](const CountRow& row) { return !row.second.final; })) {
     out.Print(
         "+ is a lower bound: a process still runs, or ended without its last report "
         "(rjctl status says which).\n");
@@ -555,12 +531,9 @@ void NoteNoKernelAsked(const Context& context, ControlClient& client, const std:
 template <typename Request, typename Reply>
 int Query(const Context& context, const Filter& filter,
           absl::Status (ControlClient::*ask)(const Request&, Reply&),
-          void (*print)(const Output&, const Reply&, const Filter&)) {
+          const std::function<absl::Status(ControlClient&, const Reply&)>& print) {
   Request request;
-  request.set_attachment_id(filter.attachment);
-  request.set_kernel_glob(filter.kernel);
-  request.set_session_id(filter.session);
-  request.set_include_detached(filter.all);
+  FillRequest(filter, request);
   Reply reply;
   ControlClient client(context.control_socket);
   absl::Status s = (client.*ask)(request, reply);
@@ -570,7 +543,7 @@ int Query(const Context& context, const Filter& filter,
   if (context.out.json()) {
     context.out.Json(reply);
   } else {
-    print(context.out, reply, filter);
+    if (s = print(client, reply); !s.ok()) return context.out.Fail(s);
     NoteDetached(context.out, coverage.detached_attachments(),
                  filter.all || !filter.attachment.empty());
     if (!filter.kernel.empty() && coverage.coverage().empty()) {
@@ -586,13 +559,42 @@ int Query(const Context& context, const Filter& filter,
 int Coverage(const Context& context, const Filter& filter) {
   return Query<v1::GetCoverageRequest, v1::GetCoverageReply>(
       context, filter, &ControlClient::GetCoverage,
-      [](const Output& out, const v1::GetCoverageReply& reply, const Filter& f) {
-        PrintCoverage(out, reply, f.all);
+      [&](ControlClient&, const v1::GetCoverageReply& reply) {
+        PrintCoverage(context.out, reply, filter.all);
+        return absl::OkStatus();
       });
 }
 
 int Report(const Context& context, const Filter& filter) {
-  return Query(context, filter, &ControlClient::GetReport, &PrintReport);
+  return Query<v1::GetReportRequest, v1::GetReportReply>(
+      context, filter, &ControlClient::GetReport,
+      [&](ControlClient& client, const v1::GetReportReply& reply) {
+        std::optional<Ranking> ranking;
+        if (filter.by_count) {
+          v1::GetStatusReply status;
+          if (absl::Status s = client.GetStatus({}, status); !s.ok()) return s;
+          ranking = RankingOf(reply, status);
+        }
+        PrintReport(context.out, reply, filter, ranking);
+        return absl::OkStatus();
+      });
+}
+
+int ReportPage(const Context& context, const Filter& filter) {
+  v1::GetReportRequest request;
+  FillRequest(filter, request);
+  v1::GetReportReply reply;
+  ControlClient client(context.control_socket);
+  if (absl::Status s = client.GetReport(request, reply); !s.ok()) return context.out.Fail(s);
+  const auto input = CollectPage(client, filter, reply);
+  if (!input.ok()) return context.out.Fail(input.status());
+  if (absl::Status s = WriteFile(filter.html, HtmlPage(*input)); !s.ok()) {
+    return context.out.Fail(s);
+  }
+  context.out.Note(absl::StrCat(contract::RenderTotal(reply.coverage().total()), "; ",
+                                Count(Gaps(reply.coverage()), "gap")));
+  WarnVacuousIn(context, reply.coverage());
+  return CoverageExit(reply.coverage());
 }
 
 }  // namespace rjdbi::clients

@@ -39,6 +39,8 @@ struct Arguments {
   std::optional<std::string> offset;
   Filter filter;
   RecordsOptions records;
+  ExportOptions exported;
+  TopOptions top;
   RunOptions run;
   AdmitOptions admit;
   PerturbationOptions perturbation;
@@ -152,6 +154,26 @@ void AddFilter(CLI::App* verb, Arguments& a) {
                  "Detached attachments, and zeros of the runtime's own kernels, too");
 }
 
+void AddBy(CLI::App* verb, Arguments& a) {
+  static const std::map<std::string, Filter::By> kRows = {{"site", Filter::By::kSite},
+                                                          {"opcode", Filter::By::kOpcode},
+                                                          {"kernel", Filter::By::kKernel}};
+  CLI::Option* by =
+      verb->add_option("--by", a.filter.by,
+                       "A row for each site (default), opcode or kernel (table and CSV)")
+          ->type_name("WHAT")
+          ->transform([](const std::string& text) {
+            const auto row = kRows.find(text);
+            if (row == kRows.end()) {
+              throw CLI::ValidationError("--by", "expected site, opcode or kernel");
+            }
+            return std::to_string(static_cast<int>(row->second));
+          });
+  verb->add_flag_callback(
+          "--summary", [&a] { a.filter.by = Filter::By::kKernel; }, "The same as --by kernel")
+      ->excludes(by);
+}
+
 int WhyNot(const Context& context, const Arguments& a) {
   std::optional<uint64_t> offset;
   if (a.offset.has_value()) {
@@ -217,25 +239,19 @@ void AddQueries(CLI::App& app, Arguments& a) {
   verb = Verb(app, a, "coverage", "How much of what was asked for is in place",
               [&a](const Context& c) { return Coverage(c, a.filter); });
   AddFilter(verb, a);
-  verb = Verb(app, a, "report", "Counts, with their coverage",
-              [&a](const Context& c) { return Report(c, a.filter); });
+  verb = Verb(app, a, "report", "Counts, with their coverage", [&a](const Context& c) {
+    return a.filter.html.empty() ? Report(c, a.filter) : ReportPage(c, a.filter);
+  });
   AddFilter(verb, a);
-  static const std::map<std::string, Filter::By> kRows = {{"site", Filter::By::kSite},
-                                                          {"opcode", Filter::By::kOpcode},
-                                                          {"kernel", Filter::By::kKernel}};
-  CLI::Option* by = verb->add_option("--by", a.filter.by,
-                                     "A row for each site (default), opcode or kernel (table only)")
-                        ->type_name("WHAT")
-                        ->transform([](const std::string& text) {
-                          const auto row = kRows.find(text);
-                          if (row == kRows.end()) {
-                            throw CLI::ValidationError("--by", "expected site, opcode or kernel");
-                          }
-                          return std::to_string(static_cast<int>(row->second));
-                        });
-  verb->add_flag_callback(
-          "--summary", [&a] { a.filter.by = Filter::By::kKernel; }, "The same as --by kernel")
-      ->excludes(by);
+  AddBy(verb, a);
+  verb->add_option_function<std::string>(
+          "--sort", [&a](const std::string& order) { a.filter.by_count = order == "count"; },
+          "place (default), or count where coverage supports an order (table and CSV)")
+      ->type_name("ORDER")
+      ->check(CLI::IsMember({"place", "count"}));
+
+  verb->add_option("--html", a.filter.html, "Write a page instead: annotated instructions")
+      ->type_name("FILE");
 
   verb = Verb(app, a, "records", "Trace records, one line each", [&a](const Context& c) {
     a.records.filter = a.filter;
@@ -246,6 +262,35 @@ void AddQueries(CLI::App& app, Arguments& a) {
       ->type_name("N")
       ->check(OneOrMore());
   verb->add_flag("--follow", a.records.follow, "Go on with those that come in");
+
+  verb = Verb(app, a, "top", "What is counted per second, as it goes", [&a](const Context& c) {
+    a.top.filter = a.filter;
+    return TopVerb(c, a.top);
+  });
+  AddFilter(verb, a);
+  AddBy(verb, a);
+  verb->add_option("--interval", a.top.interval_s, "Between two looks (default 1)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.05, 3600.0));
+  verb->add_option("--count", a.top.count, "End after so many intervals")
+      ->type_name("N")
+      ->check(OneOrMore());
+  verb->add_option("--rows", a.top.rows, "At most so many (default 20)")
+      ->type_name("N")
+      ->check(OneOrMore());
+
+  verb = Verb(app, a, "export", "What was collected, in the formats of other viewers",
+              [&a](const Context& c) {
+                a.exported.filter = a.filter;
+                return Export(c, a.exported);
+              });
+  AddFilter(verb, a);
+  verb->add_option("--format", a.exported.format, "folded, pprof or perfetto")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"folded", "pprof", "perfetto"}))
+      ->required();
+  verb->add_option("--output-file", a.exported.file, "Where it goes (default standard output)")
+      ->type_name("FILE");
 
   verb = Verb(app, a, "explain", "What a constraint id means",
               [&a](const Context& c) { return Explain(c, a.id); });
@@ -484,7 +529,7 @@ int Main(int argc, char** argv) {
   CLI::App app("rjctl asks rjdbid which probes are in the GPU code that processes run.", "rjctl");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("rjctl ") + RJDBI_VERSION);
-  app.add_option("-o,--output", a.format, "table or json; of records also csv")
+  app.add_option("-o,--output", a.format, "table or json; of records and report also csv")
       ->check(CLI::IsMember({"table", "json", "csv"}));
   app.add_option("--color", a.output.color, "auto, always, never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
@@ -507,8 +552,8 @@ int Main(int argc, char** argv) {
   a.output.json = a.format == "json";
   a.output.csv = a.format == "csv";
   const Output out(a.output);
-  if (a.output.csv && !app.got_subcommand("records")) {
-    return out.FailUsage("csv is for records; other verbs have table and json");
+  if (a.output.csv && !app.got_subcommand("records") && !app.got_subcommand("report")) {
+    return out.FailUsage("csv is for records and report; other verbs have table and json");
   }
   const Context context{out, a.socket};
   if (const CLI::Option* empty = EmptyOption(app)) {

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "clients/control_client.h"
 #include "google/protobuf/struct.pb.h"
@@ -142,21 +143,35 @@ void Output::Violations(const google::protobuf::RepeatedPtrField<v1::Violation>&
 void Output::Table(const std::vector<std::string>& header,
                    const std::vector<std::vector<std::string>>& rows,
                    const std::vector<size_t>& right) const {
+  Print(TableText(header, rows, right));
+}
+
+std::string Output::TableText(const std::vector<std::string>& header,
+                              const std::vector<std::vector<std::string>>& rows,
+                              const std::vector<size_t>& right) const {
   std::vector<size_t> widths;
-  TablePart(header, rows, right, widths);
+  return PartText(header, rows, right, widths);
 }
 
 void Output::TablePart(const std::vector<std::string>& header,
                        const std::vector<std::vector<std::string>>& rows,
                        const std::vector<size_t>& right, std::vector<size_t>& widths) const {
+  Print(PartText(header, rows, right, widths));
+}
+
+std::string Output::PartText(const std::vector<std::string>& header,
+                             const std::vector<std::vector<std::string>>& rows,
+                             const std::vector<size_t>& right, std::vector<size_t>& widths) const {
   const auto widen = [&widths](const std::vector<std::string>& cells) {
     widths.resize(std::max(widths.size(), cells.size()));
     for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], Width(cells[i]));
   };
   widen(header);
   for (const auto& row : rows) widen(row);
-  if (!header.empty()) Print(Bold(Row(header, widths, right)));
-  for (const auto& row : rows) Print(Row(row, widths, right));
+  std::string text;
+  if (!header.empty()) text = Bold(Row(header, widths, right));
+  for (const auto& row : rows) text += Row(row, widths, right);
+  return text;
 }
 
 std::string Output::Bold(const std::string& text) const {
@@ -171,6 +186,20 @@ void NoteHidden(const Output& out, size_t rows) {
   if (rows == 0) return;
   out.Note(absl::StrCat("note: ", rows, rows == 1 ? " row" : " rows",
                         " of the runtime's own kernels, all zero, not shown (--all)"));
+}
+
+std::string CsvLine(const std::vector<std::string>& cells) {
+  std::string line;
+  const char* separator = "";
+  for (const std::string& cell : cells) {
+    const std::string text = Printable(cell);
+    const bool quote = text.find_first_of(",\"") != std::string::npos;
+    absl::StrAppend(
+        &line, separator,
+        quote ? absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"") : text);
+    separator = ",";
+  }
+  return line + "\n";
 }
 
 std::string FormatBytes(uint64_t bytes) {

@@ -58,6 +58,9 @@ class Output {
   void Table(const std::vector<std::string>& header,
              const std::vector<std::vector<std::string>>& rows,
              const std::vector<size_t>& right = {}) const;
+  std::string TableText(const std::vector<std::string>& header,
+                        const std::vector<std::vector<std::string>>& rows,
+                        const std::vector<size_t>& right) const;
   // A table that comes in parts: `header` for the first one only; `widths` is kept from
   // part to part.
   void TablePart(const std::vector<std::string>& header,
@@ -66,6 +69,10 @@ class Output {
   std::string Bold(const std::string& text) const;
 
  private:
+  std::string PartText(const std::vector<std::string>& header,
+                       const std::vector<std::vector<std::string>>& rows,
+                       const std::vector<size_t>& right, std::vector<size_t>& widths) const;
+
   const OutputOptions options_;
   bool out_colour_ = false, err_colour_ = false;
 };
@@ -75,6 +82,8 @@ class Output {
 bool RuntimeKernel(const std::string& kernel);
 void NoteHidden(const Output& out, size_t rows);  // such rows
 
+// RFC 4180, with a line feed alone. Cells are made printable.
+std::string CsvLine(const std::vector<std::string>& cells);
 std::string FormatBytes(uint64_t bytes);  // "1.5 MiB"
 std::string FormatTime(int64_t unix_ns);  // "2024-05-01 12:00:00", "-" for 0
 using patch::Printable;

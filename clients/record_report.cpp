@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clients/record_text.h"
+#include "clients/report_rows.h"
 #include "contract/demangle.h"
 #include "contract/natural_order.h"
 #include "contract/record_format.h"
@@ -167,21 +169,6 @@ void Analysis::Fill(const std::map<Place, v1::SiteCount>& counts,
   }
 }
 
-void AnalyseReply(const v1::GetRecordsReply& reply, Analysis& analysis) {
-  for (const v1::RecordChunk& chunk : reply.chunks()) {
-    absl::Span<const uint8_t> rest(reinterpret_cast<const uint8_t*>(chunk.records().data()),
-                                   chunk.records().size());
-    for (const uint32_t index : chunk.sources()) {
-      const uint32_t bytes = contract::RecordBytes(rest);
-      if (bytes == 0 || index >= static_cast<uint32_t>(reply.sources_size())) break;
-      const v1::RecordSource& source = reply.sources(static_cast<int>(index));
-      const auto record = contract::DecodeRecord(source.layout(), rest.first(bytes));
-      if (record.ok()) analysis.Add(source, *record);
-      rest.remove_prefix(bytes);
-    }
-  }
-}
-
 // The sites that write records, processes added up.
 std::map<Place, v1::SiteCount> RecordSites(const v1::GetReportReply& report) {
   std::map<Place, v1::SiteCount> sites;
@@ -193,16 +180,9 @@ std::map<Place, v1::SiteCount> RecordSites(const v1::GetReportReply& report) {
                           count);
     if (fresh) continue;
     v1::SiteCount& sum = found->second;
-    v1::RecordCounts& records = *sum.mutable_records();
-    const v1::RecordCounts& more = count.records();
     sum.set_count(sum.count() + count.count());
     sum.set_final(sum.final() && count.final());
-    records.set_device_full(records.device_full() + more.device_full());
-    records.set_read(records.read() + more.read());
-    records.set_received(records.received() + more.received());
-    records.set_rate_limited(records.rate_limited() + more.rate_limited());
-    records.set_dropped(records.dropped() + more.dropped());
-    records.set_stored(records.stored() + more.stored());
+    AddRecordCounts(*sum.mutable_records(), count.records());
   }
   return sites;
 }
@@ -234,11 +214,10 @@ void PrintSites(const Output& out, const std::map<Place, v1::SiteCount>& sites, 
       continue;
     }
     const v1::RecordCounts& records = site.records();
-    const uint64_t on_the_way = records.read() - std::min(records.read(), records.received());
     rows.push_back({place.attachment, Printable(site.probe()),
                     absl::StrCat(site.count(), site.final() ? "" : "+"),
                     absl::StrCat(records.stored()), Percent(records.stored(), site.count()),
-                    absl::StrCat(records.device_full()), absl::StrCat(on_the_way),
+                    absl::StrCat(records.device_full()), absl::StrCat(NotArrived(records)),
                     absl::StrCat(records.rate_limited()), absl::StrCat(records.dropped()),
                     Kernel(site.location()), Offset(site.location()),
                     Printable(site.location().instruction())});
@@ -390,7 +369,8 @@ absl::Status SummariseRecords(ControlClient& client, v1::GetRecordsRequest reque
   do {
     auto reply = std::make_unique<v1::GetRecordsReply>();
     if (absl::Status s = client.GetRecords(request, *reply); !s.ok()) return s;
-    AnalyseReply(*reply, analysis);
+    ForEachRecord(*reply, [&](const v1::RecordSource& source, const contract::Record& record,
+                              int64_t) { analysis.Add(source, record); });
     request.set_last(0);
     request.set_after(reply->next());
     reply->clear_chunks();

@@ -6,45 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "contract/record_format.h"
 
 namespace rjdbi::clients {
 namespace {
 
 std::string Hex(uint64_t value) { return absl::StrFormat("0x%x", value); }
-
-v1::TraceRecord Describe(const v1::RecordSource& source, const contract::Record& record,
-                         int64_t received_unix_ns) {
-  v1::TraceRecord out;
-  out.set_received_unix_ns(received_unix_ns);
-  out.set_session_id(source.session_id());
-  out.set_pid(source.pid());
-  out.set_executable(source.executable());
-  out.set_attachment_id(source.attachment_id());
-  out.set_probe(source.probe());
-  out.set_kernel(source.location().kernel());
-  out.set_kernel_offset(source.location().kernel_offset());
-  out.set_instruction(source.location().instruction());
-  out.set_exec(Hex(record.exec));
-  out.set_active_lanes(contract::ActiveLanes(record));
-  if (record.workgroup.has_value()) {
-    out.mutable_workgroup()->Add(record.workgroup->begin(), record.workgroup->end());
-  }
-  if (record.wave.has_value()) out.set_wave(*record.wave);
-  if (record.time.has_value()) {
-    out.set_time(*record.time);
-    out.set_clock(source.layout().clock());
-  }
-  if (record.scalar.has_value()) out.set_value(Hex(*record.scalar));
-  for (const contract::Record::Lane& lane : record.lanes) {
-    v1::LaneValue& value = *out.add_lanes();
-    value.set_lane(lane.lane);
-    value.set_value(Hex(lane.value));
-    if (lane.second.has_value()) value.set_second(Hex(*lane.second));
-  }
-  out.set_no_addresses(record.no_addresses);
-  return out;
-}
 
 uint64_t Number(const std::string& hex) {
   uint64_t value = 0;
@@ -89,27 +55,71 @@ std::string LanesText(const v1::TraceRecord& record) {
 
 }  // namespace
 
-std::vector<v1::TraceRecord> DecodeReply(const v1::GetRecordsReply& reply, uint64_t* damaged) {
-  std::vector<v1::TraceRecord> records;
+uint64_t ForEachRecord(
+    const v1::GetRecordsReply& reply,
+    absl::FunctionRef<void(const v1::RecordSource&, const contract::Record&, int64_t)> each) {
+  uint64_t damaged = 0;
   for (const v1::RecordChunk& chunk : reply.chunks()) {
     absl::Span<const uint8_t> rest(reinterpret_cast<const uint8_t*>(chunk.records().data()),
                                    chunk.records().size());
     for (const uint32_t index : chunk.sources()) {
       const uint32_t bytes = contract::RecordBytes(rest);
       if (bytes == 0 || index >= static_cast<uint32_t>(reply.sources_size())) {
-        ++*damaged;
+        ++damaged;
         break;
       }
       const v1::RecordSource& source = reply.sources(static_cast<int>(index));
       const auto record = contract::DecodeRecord(source.layout(), rest.first(bytes));
       if (record.ok()) {
-        records.push_back(Describe(source, *record, chunk.received_unix_ns()));
+        each(source, *record, chunk.received_unix_ns());
       } else {
-        ++*damaged;
+        ++damaged;
       }
       rest.remove_prefix(bytes);
     }
   }
+  return damaged;
+}
+
+v1::TraceRecord DescribeRecord(const v1::RecordSource& source, const contract::Record& record,
+                               int64_t received_unix_ns) {
+  v1::TraceRecord out;
+  out.set_received_unix_ns(received_unix_ns);
+  out.set_session_id(source.session_id());
+  out.set_pid(source.pid());
+  out.set_executable(source.executable());
+  out.set_attachment_id(source.attachment_id());
+  out.set_probe(source.probe());
+  out.set_kernel(source.location().kernel());
+  out.set_kernel_offset(source.location().kernel_offset());
+  out.set_instruction(source.location().instruction());
+  out.set_exec(Hex(record.exec));
+  out.set_active_lanes(contract::ActiveLanes(record));
+  if (record.workgroup.has_value()) {
+    out.mutable_workgroup()->Add(record.workgroup->begin(), record.workgroup->end());
+  }
+  if (record.wave.has_value()) out.set_wave(*record.wave);
+  if (record.time.has_value()) {
+    out.set_time(*record.time);
+    out.set_clock(source.layout().clock());
+  }
+  if (record.scalar.has_value()) out.set_value(Hex(*record.scalar));
+  for (const contract::Record::Lane& lane : record.lanes) {
+    v1::LaneValue& value = *out.add_lanes();
+    value.set_lane(lane.lane);
+    value.set_value(Hex(lane.value));
+    if (lane.second.has_value()) value.set_second(Hex(*lane.second));
+  }
+  out.set_no_addresses(record.no_addresses);
+  return out;
+}
+
+std::vector<v1::TraceRecord> DecodeReply(const v1::GetRecordsReply& reply, uint64_t* damaged) {
+  std::vector<v1::TraceRecord> records;
+  *damaged += ForEachRecord(
+      reply, [&](const v1::RecordSource& source, const contract::Record& record, int64_t received) {
+        records.push_back(DescribeRecord(source, record, received));
+      });
   return records;
 }
 

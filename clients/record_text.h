@@ -6,9 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "contract/record_format.h"
 #include "rjdbi/v1/control.pb.h"
 
 namespace rjdbi::clients {
+
+// Calls `each` for every record of the reply, in its order. Returns how many do not fit
+// their layout.
+uint64_t ForEachRecord(
+    const v1::GetRecordsReply& reply,
+    absl::FunctionRef<void(const v1::RecordSource& source, const contract::Record& record,
+                           int64_t received_unix_ns)>
+        each);
+
+v1::TraceRecord DescribeRecord(const v1::RecordSource& source, const contract::Record& record,
+                               int64_t received_unix_ns);
 
 // The reply's records, in its order. `damaged` grows by those that do not fit their
 // layout.

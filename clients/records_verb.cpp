@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "clients/record_text.h"
 #include "clients/verbs.h"
 #include "contract/demangle.h"
@@ -59,12 +58,7 @@ std::vector<std::string> TableCells(const v1::TraceRecord& record) {
           RecordData(record)};
 }
 
-std::string Quoted(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
-}
-
-std::string CsvLine(const v1::TraceRecord& record) {
+std::string RecordLine(const v1::TraceRecord& record) {
   const auto workgroup = [&](int i) {
     const bool told = i < record.workgroup_size() && record.workgroup(i) != kNotTold;
     return told ? absl::StrCat(record.workgroup(i)) : "";
@@ -74,24 +68,13 @@ std::string CsvLine(const v1::TraceRecord& record) {
         absl::StrAppend(out, lane.lane(), ":", lane.value());
         if (lane.has_second()) absl::StrAppend(out, "+", lane.second());
       });
-  const std::vector<std::string> cells = {absl::StrCat(record.received_unix_ns()),
-                                          record.session_id(),
-                                          absl::StrCat(record.pid()),
-                                          record.attachment_id(),
-                                          Quoted(Printable(record.probe())),
-                                          Quoted(Printable(record.kernel())),
-                                          absl::StrCat(record.kernel_offset()),
-                                          record.exec(),
-                                          absl::StrCat(record.active_lanes()),
-                                          workgroup(0),
-                                          workgroup(1),
-                                          workgroup(2),
-                                          record.has_wave() ? absl::StrCat(record.wave()) : "",
-                                          record.has_time() ? absl::StrCat(record.time()) : "",
-                                          record.value(),
-                                          lanes,
-                                          Quoted(Printable(record.instruction()))};
-  return absl::StrJoin(cells, ",") + "\n";
+  return CsvLine({absl::StrCat(record.received_unix_ns()), record.session_id(),
+                  absl::StrCat(record.pid()), record.attachment_id(), record.probe(),
+                  record.kernel(), absl::StrCat(record.kernel_offset()), record.exec(),
+                  absl::StrCat(record.active_lanes()), workgroup(0), workgroup(1), workgroup(2),
+                  record.has_wave() ? absl::StrCat(record.wave()) : "",
+                  record.has_time() ? absl::StrCat(record.time()) : "", record.value(), lanes,
+                  record.instruction()});
 }
 
 // Prints records as they come.
@@ -103,8 +86,8 @@ class Printer {
     if (out_.json()) {
       for (const v1::TraceRecord& record : records) out_.JsonLine(record);
     } else if (out_.csv()) {
-      if (!header_) out_.Print(absl::StrJoin(kCsvColumns, ",") + "\n");
-      for (const v1::TraceRecord& record : records) out_.Print(CsvLine(record));
+      if (!header_) out_.Print(CsvLine(kCsvColumns));
+      for (const v1::TraceRecord& record : records) out_.Print(RecordLine(record));
       header_ = true;
     } else {
       PrintTable(records);
@@ -130,10 +113,7 @@ class Printer {
 
 int Records(const Context& context, const RecordsOptions& options) {
   v1::GetRecordsRequest request;
-  request.set_attachment_id(options.filter.attachment);
-  request.set_kernel_glob(options.filter.kernel);
-  request.set_session_id(options.filter.session);
-  request.set_include_detached(options.filter.all);
+  FillRequest(options.filter, request);
   request.set_last(options.last);
   ControlClient client(context.control_socket);
   Printer printer(context.out);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "clients/control_client.h"
 #include "clients/record_report.h"
+#include "clients/report_rows.h"
 #include "clients/spec_text.h"
 #include "clients/verbs.h"
 #include "contract/coverage.h"
@@ -234,7 +235,7 @@ int Supervise(const Context& context, const RunOptions& options,
     } else if (context.out.json()) {
       context.out.Json(reply);
     } else {
-      PrintReport(context.out, reply, {});
+      PrintReport(context.out, reply, {}, std::nullopt);
     }
     if (s.ok()) WarnVacuousIn(context, reply.coverage());
   }

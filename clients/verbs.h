@@ -14,6 +14,8 @@
 
 namespace rjdbi::clients {
 
+struct Ranking;  // clients/report_rows.h
+
 struct Context {
   const Output& out;
   std::string control_socket;
@@ -22,14 +24,38 @@ struct Context {
 struct Filter {
   std::string attachment, kernel, session;
   enum class By : uint8_t { kSite, kOpcode, kKernel };
-  By by = By::kSite;  // report: what a row of the table is
-  bool all = false;   // what detached attachments have left, too, and every zero row
+  By by = By::kSite;      // report, top: what a row of the table is
+  bool by_count = false;  // report: the highest counts first, if that is an order
+  std::string html;       // report: the page's file; "": none
+  bool all = false;       // what detached attachments have left, too, and every zero row
 };
+
+// Of a request for coverage, a report or records.
+template <typename Request>
+void FillRequest(const Filter& filter, Request& request) {
+  request.set_attachment_id(filter.attachment);
+  request.set_kernel_glob(filter.kernel);
+  request.set_session_id(filter.session);
+  request.set_include_detached(filter.all);
+}
 
 struct RecordsOptions {
   Filter filter;
   uint64_t last = 0;  // 0: all that the daemon holds
   bool follow = false;
+};
+
+struct ExportOptions {
+  Filter filter;
+  std::string format;  // folded, pprof, perfetto
+  std::string file;    // "": standard output
+};
+
+struct TopOptions {
+  Filter filter;
+  double interval_s = 1;
+  uint64_t count = 0;  // intervals; 0: until somebody ends it
+  uint64_t rows = 20;  // at most
 };
 
 struct RunOptions {
@@ -94,7 +120,10 @@ int PrintWhyNotAttached(const Context& context, const WhyOptions& options,
                         const v1::WhyNotAttachedReply& reply);
 int Coverage(const Context& context, const Filter& filter);
 int Report(const Context& context, const Filter& filter);
+int ReportPage(const Context& context, const Filter& filter);  // into filter.html
 int Records(const Context& context, const RecordsOptions& options);
+int TopVerb(const Context& context, const TopOptions& options);
+int Export(const Context& context, const ExportOptions& options);
 // file "": ask the daemon.
 int Kernels(const Context& context, const std::string& file, const std::string& hash,
             const std::string& kernel);
@@ -116,8 +145,10 @@ int CoverageExit(const v1::GetCoverageReply& reply);
 void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply);
 // The records that a report's counts are about.
 v1::GetRecordsRequest RecordsOf(const v1::GetReportRequest& request);
-// Of the filter: what to print, not what was asked.
-void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter);
+// Of the filter: what to print, not what was asked. With a ranking: in the order of the
+// counts, or why not.
+void PrintReport(const Output& out, const v1::GetReportReply& reply, const Filter& filter,
+                 const std::optional<Ranking>& ranking);
 
 }  // namespace rjdbi::clients
 

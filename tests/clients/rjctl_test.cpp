@@ -262,7 +262,7 @@ TEST_F(WithDaemon, RecordsAreLines) {
   EXPECT_EQ(Ctl({"records", "--kernel", "other", "-o", "json"}).out, "");
   EXPECT_EQ(Ctl({"records", "--attachment", "a9"}).exit_code, 2);
   EXPECT_EQ(Ctl({"records", "--last", "0"}).exit_code, 2);
-  EXPECT_EQ(Ctl({"report", "-o", "csv"}).exit_code, 2) << "only records have CSV";
+  EXPECT_EQ(Ctl({"coverage", "-o", "csv"}).exit_code, 2) << "records and reports have CSV";
 }
 
 TEST_F(WithDaemon, ReportsSayWhatOfTheEventsWasObserved) {
@@ -1392,8 +1392,8 @@ TEST(Offline, ColourOnlyWhenAsked) {
 TEST(Offline, CompletionNamesEveryVerb) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = Rjctl({"completion", shell}).out;
-    for (const char* verb :
-         {"run", "attach", "why-not-attached", "coverage", "admit", "map", "unpatch"}) {
+    for (const char* verb : {"run", "attach", "why-not-attached", "coverage", "export", "top",
+                             "admit", "map", "unpatch"}) {
       EXPECT_THAT(script, HasSubstr(verb)) << shell;
     }
   }
