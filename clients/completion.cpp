@@ -14,6 +14,9 @@ std::string LongNames(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) absl::StrAppend(&names, " --", name);
   }
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    if (app.get_parent() != nullptr) absl::StrAppend(&names, LongNames(*verb));
+  }
   return names;
 }
 
@@ -35,6 +38,17 @@ std::string ReasonIds() {
     absl::StrAppend(&ids, ids.empty() ? "" : " ", std::string(entry.id));
   }
   return ids;
+}
+
+// Of verbs that have verbs of their own: what may stand behind them.
+std::string BashVerbsBehind(const CLI::App& app) {
+  std::string cases;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    if (verb->get_subcommands(nullptr).empty()) continue;
+    absl::StrAppend(&cases, "    ", verb->get_name(), ") COMPREPLY=($(compgen -W '",
+                    VerbNames(*verb), "' -- \"$word\")); return ;;\n");
+  }
+  return cases;
 }
 
 // The first column of a table of `rjctl status`, by the table's first heading.
@@ -72,10 +86,11 @@ std::string Bash(const CLI::App& app) {
       "    --format) COMPREPLY=($(compgen -W 'folded pprof perfetto textproto yaml' -- "
       "\"$word\")); return ;;\n"
       "    --sort) COMPREPLY=($(compgen -W 'place count' -- \"$word\")); return ;;\n"
-      "    --by) COMPREPLY=($(compgen -W 'site opcode kernel' -- \"$word\")); return ;;\n"
+      "    --by) w='site opcode kernel'; [[ $verb == opcodes ]] && w='class row opcode'\n"
+      "      COMPREPLY=($(compgen -W \"$w\" -- \"$word\")); return ;;\n"
       "    "
       "--socket|--agent|--agent-socket|--output-image|--output-map|--output-file|--html|--original"
-      "|--probe-object|--probe-manifest)"
+      "|--output-table|--map|--probe-object|--probe-manifest)"
       " COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "    --attachment) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
@@ -83,7 +98,8 @@ std::string Bash(const CLI::App& app) {
       "    --session) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "SESSION"),
       ")\" -- \"$word\")); return ;;\n"
-      "    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n"
+      "    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n",
+      BashVerbsBehind(app),
       "  esac\n"
       "  case $verb in\n",
       cases, "    *) COMPREPLY=($(compgen -W \"", VerbNames(app), LongNames(app),
@@ -97,7 +113,8 @@ std::string Bash(const CLI::App& app) {
       "  fi\n"
       "  case $verb in\n"
       "    run) COMPREPLY=($(compgen -c -f -- \"$word\")) ;;\n"
-      "    admit|kernels|sites|map|unpatch|check|infer) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+      "    admit|kernels|sites|map|unpatch|check|infer|opcodes) COMPREPLY=($(compgen -f -- "
+      "\"$word\")) ;;\n"
       "    detach) COMPREPLY=($(compgen -W \"$(",
       StatusColumn("\"${COMP_WORDS[0]}\"", "ATTACHMENT"),
       ")\" -- \"$word\")) ;;\n"
@@ -124,9 +141,17 @@ std::string Fish(const CLI::App& app) {
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {
     absl::StrAppend(&script, "complete -c rjctl -n __fish_use_subcommand -a ", verb->get_name(),
                     " -d ", Quoted(verb->get_description()), "\n");
-    options(*verb, absl::StrCat(" -n '__fish_seen_subcommand_from ", verb->get_name(), "'"));
+    const std::string seen = absl::StrCat(" -n '__fish_seen_subcommand_from ", verb->get_name());
+    options(*verb, seen + "'");
+    for (const CLI::App* behind : verb->get_subcommands(nullptr)) {
+      absl::StrAppend(&script, "complete -c rjctl", seen, "; and not __fish_seen_subcommand_from ",
+                      VerbNames(*verb), "' -a ", behind->get_name(), " -d ",
+                      Quoted(behind->get_description()), "\n");
+      options(*behind,
+              absl::StrCat(seen, "; and __fish_seen_subcommand_from ", behind->get_name(), "'"));
+    }
   }
-  for (const char* verb : {"run", "admit", "kernels", "sites", "map", "unpatch"}) {
+  for (const char* verb : {"run", "admit", "kernels", "sites", "map", "unpatch", "opcodes"}) {
     absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from ", verb, "' -F\n");
   }
   absl::StrAppend(&script, "complete -c rjctl -n '__fish_seen_subcommand_from detach' -a ",

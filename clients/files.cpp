@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "clients/opcodes/table.h"
 #include "contract/catalogue.h"
 #include "contract/inspect.h"
 #include "patch/codeobject/code_object.h"
@@ -70,6 +71,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 absl::StatusOr<std::string> ReadProbeFile(const std::string& path) {
   constexpr uint64_t kMost = patch::DeviceObject::kMaxSize;
   return ReadUpTo(path, kMost, absl::StrCat("a probe's files have at most ", FormatBytes(kMost)));
+}
+
+absl::StatusOr<std::string> ReadOpcodeFile(const std::string& path) {
+  return ReadUpTo(path, kMostTableBytes,
+                  absl::StrCat("an opcode table has at most ", FormatBytes(kMostTableBytes)));
 }
 
 bool OneFile(const std::string& a, const std::string& b) {

@@ -19,6 +19,8 @@ namespace rjdbi::clients {
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 // A probe's object or manifest. As above.
 absl::StatusOr<std::string> ReadProbeFile(const std::string& path);
+// An opcode table or map, as text or as a blob. As above.
+absl::StatusOr<std::string> ReadOpcodeFile(const std::string& path);
 // Whether both paths lead to one file, be it there or not.
 bool OneFile(const std::string& a, const std::string& b);
 // Whole or not at all. INVALID_ARGUMENT: it cannot be written.

@@ -46,6 +46,7 @@ struct Arguments {
   PerturbationOptions perturbation;
   PatchedOptions patched;
   ProbeOptions probe;
+  OpcodesOptions opcodes;
   std::function<int(const Context&)> verb;
 };
 
@@ -436,6 +437,50 @@ void AddProbes(CLI::App& app, Arguments& a) {
       ->check(CLI::Range(1, static_cast<int>(contract::kMaxTelemetryWords)));
 }
 
+void AddOpcodes(CLI::App& app, Arguments& a) {
+  OpcodesOptions& o = a.opcodes;
+  CLI::App* opcodes = app.add_subcommand("opcodes", "Which opcodes are counted in which class");
+  opcodes->fallthrough();
+  opcodes->require_subcommand(1);
+  const auto blobs = [&](CLI::App* verb, int most, const char* help) {
+    verb->add_option("BLOB", o.files, help)->required()->expected(1, most);
+  };
+  constexpr char kTables[] = "A match table, its descriptor table, or both";
+  CLI::App* verb = Verb(*opcodes, a, "show", "What a hardware profiler's tables hold",
+                        [&a](const Context& c) { return OpcodesShow(c, a.opcodes); });
+  blobs(verb, 2, kTables);
+  verb = Verb(*opcodes, a, "check", "Whether a hardware profiler's tables are sound",
+              [&a](const Context& c) { return OpcodesCheck(c, a.opcodes); });
+  blobs(verb, 2, kTables);
+  verb = Verb(*opcodes, a, "diff", "How two tables differ; exit code 1 if they do",
+              [&a](const Context& c) { return OpcodesDiff(c, a.opcodes); });
+  blobs(verb, 4, "A and B, or both tables of A and both of B");
+  verb = Verb(*opcodes, a, "arm", "Make a table for profile from a hardware profiler's",
+              [&a](const Context& c) { return OpcodesArm(c, a.opcodes); });
+  blobs(verb, 2, kTables);
+  verb->add_option("--map", o.map, "Which mnemonics take an opcode's place, as YAML")
+      ->type_name("FILE")
+      ->required();
+  verb->add_option("--output-table", o.table, "Where the table goes")->type_name("FILE");
+
+  verb = Verb(*opcodes, a, "profile", "How often instructions of each class ran",
+              [&a](const Context& c) {
+                a.opcodes.filter = a.filter;
+                return OpcodesProfile(c, a.opcodes);
+              });
+  verb->add_option("TABLE", o.table, "Opcode table, as YAML")->required();
+  AddFilter(verb, a);
+  static const std::map<std::string, OpcodesOptions::By> kRows = {
+      {"class", OpcodesOptions::By::kClass},
+      {"row", OpcodesOptions::By::kRow},
+      {"opcode", OpcodesOptions::By::kOpcode}};
+  verb->add_option_function<std::string>(
+          "--by", [&o](const std::string& text) { o.by = kRows.at(text); },
+          "A line for each class (default), row of the table, or opcode (table only)")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"class", "row", "opcode"}));
+}
+
 // A parse error, also as JSON when that was asked for.
 int UsageError(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
@@ -542,6 +587,7 @@ int Main(int argc, char** argv) {
   AddAttach(app, a);
   AddQueries(app, a);
   AddProbes(app, a);
+  AddOpcodes(app, a);
   try {
     const int own = OwnArguments(argc, argv);
     a.run.command.assign(argv + own, argv + argc);

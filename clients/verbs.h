@@ -109,6 +109,14 @@ struct ProbeOptions {
   uint32_t wavefront_size = 0;   // 0: the processor's usual one
 };
 
+struct OpcodesOptions {
+  std::vector<std::string> files;  // blobs
+  std::string map, table;          // arm: the table goes there; profile: it is there
+  Filter filter;                   // profile
+  enum class By : uint8_t { kClass, kRow, kOpcode };
+  By by = By::kClass;
+};
+
 // Both wait up to so many seconds for running processes to take the change over.
 int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s);
 int Detach(const Context& context, const std::vector<std::string>& ids, bool all, int wait_s);
@@ -138,6 +146,11 @@ int Unpatch(const Context& context, const PatchedOptions& options);
 int Run(const Context& context, const RunOptions& options);
 int Check(const Context& context, const ProbeOptions& options);
 int Infer(const Context& context, const ProbeOptions& options);
+int OpcodesShow(const Context& context, const OpcodesOptions& options);
+int OpcodesCheck(const Context& context, const OpcodesOptions& options);
+int OpcodesDiff(const Context& context, const OpcodesOptions& options);  // 1: they differ
+int OpcodesArm(const Context& context, const OpcodesOptions& options);
+int OpcodesProfile(const Context& context, const OpcodesOptions& options);
 
 // 0, 3 or 4: see rjctl(1).
 int CoverageExit(const v1::GetCoverageReply& reply);
