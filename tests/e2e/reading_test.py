@@ -5,16 +5,22 @@ JSON report, the page in a real browser, and `rjctl top` beside a program that r
 Usage: reading_test.py TARGET CLANG BROWSER   (environment: see harness.py)
 """
 import collections
+import contextlib
 import csv
+import fcntl
 import gzip
 import html.parser
 import io
 import json
+import os
 import pathlib
+import pty
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -334,6 +340,30 @@ class Counted(unittest.TestCase):
             values = [int(a[column]) for a, _, table in dom.rows if table == "sites" and column in a]
             self.assertEqual(len(values), len(self.counts(self.waves)))
             self.assertEqual(values, sorted(values, reverse=down), fragment)
+
+
+    def test_top_on_a_terminal(self):
+        """Each table is drawn over the last one, and fits."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 9, 60, 0, 0))
+        top = subprocess.Popen([str(harness.RJCTL), "--socket", str(self.daemon.control_socket),
+                                "--color", "never", "top", "--interval", "0.1", "--count", "2",
+                                "--attachment", self.waves], stdout=theirs)
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            while data := os.read(ours, 65536):
+                text += data
+        os.close(ours)
+        self.assertEqual(top.wait(timeout=30), 0)
+        before, *screens = text.decode().split("\x1b[H\x1b[J")
+        self.assertEqual((before, len(screens)), ("", 2))
+        for screen in screens:
+            lines = screen.replace("\r\n", "\n").split("\n")
+            self.assertLessEqual(len(lines), 9)
+            self.assertLessEqual(max(len(line) for line in lines), 60)
+            self.assertRegex(lines[1], "^PER SECOND +COUNT")
+            self.assertGreater(len(lines), 4)
 
 
 class Hostile(unittest.TestCase):
