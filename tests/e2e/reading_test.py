@@ -366,6 +366,35 @@ class Counted(unittest.TestCase):
             self.assertGreater(len(lines), 4)
 
 
+class UserProbe(unittest.TestCase):
+    def test_every_word_is_handed_on(self):
+        """A user's probe with two words, of which the first stays 0."""
+        probe = harness.BUILD / "tests/patch/probes" / f"{TARGET}.hip.15.o"
+        with tempfile.TemporaryDirectory(prefix="rjdbi-e2e-") as folder, \
+                harness.daemon(CONFIG) as daemon:
+            manifest, file = pathlib.Path(folder) / "manifest", pathlib.Path(folder) / "profile"
+            manifest.write_text(harness.run(
+                [harness.RJCTL, "infer", probe, "--entry", "misaligned", "--arguments",
+                 "address,telemetry"]).stdout)
+            daemon.ctl("attach", "--kernel", "*VectorAdd*", "--sites", "global", "--probe-object",
+                       probe, "--probe-manifest", manifest)
+            daemon.run_program("vector_add", "5000", target=TARGET, timeout=600)
+            words = [[int(w) for w in c["words"]] for c in daemon.json("report")["counts"]]
+            self.assertEqual(words, [[0, 5000]] * 3)
+            rows = csv.DictReader(io.StringIO(daemon.ctl("report", "-o", "csv").stdout))
+            self.assertEqual([(r["unit"], r["words"]) for r in rows],
+                             [("probe:misaligned", "0 5000")] * 3)
+            daemon.ctl("export", "--format", "pprof", "--output-file", file)
+            profile = fields(gzip.decompress(file.read_bytes()))
+            strings = [s.decode() for s in profile[6]]
+            self.assertEqual([strings[fields(t)[1][0]] for t in profile[1]],
+                             ["probe:misaligned", "probe:misaligned.1"])
+            self.assertEqual([packed(fields(s)[2]) for s in profile[2]], [[0, 5000]] * 3)
+            folded = daemon.ctl("export", "--format", "folded")
+            self.assertEqual(folded.stdout, "")
+            self.assertIn("3 places have further words", folded.stderr)
+
+
 class Hostile(unittest.TestCase):
     def test_names_are_text(self):
         """A kernel whose name is a script: it is shown, and does not run."""
