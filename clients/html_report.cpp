@@ -223,6 +223,7 @@ class Page {
 
   std::string CoverageTable() const {
     std::string text =
+        "<details><summary>By attachment and kernel</summary>\n"
         "<div class=\"wide\"><table id=\"by-kernel\"><thead><tr><th>Attachment</th>"
         "<th class=\"n\">Requested</th><th class=\"n\">Attached</th><th class=\"n\">Degraded</th>"
         "<th class=\"n\">Refused</th><th>Reasons</th><th>Kernel</th></tr></thead><tbody>\n";
@@ -247,7 +248,7 @@ class Page {
                                : absl::StrCat("<a href=\"#", anchor->second, "\">", name, "</a>")),
                       "</tr>\n");
     }
-    return text + "</tbody></table></div>\n";
+    return text + "</tbody></table></div></details>\n";
   }
 
   // Sortable by every column, by counts only where that is an order.

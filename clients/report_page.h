@@ -14,7 +14,7 @@ body { margin: 0 auto; padding: 1rem 1.5rem 4rem; max-width: 100rem; background:
   color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; overflow-wrap: anywhere; }
 a { color: inherit; } .dim { color: var(--dim); }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; } summary { cursor: pointer; margin-bottom: 0.5rem; }
 table { border-collapse: collapse; font-size: 0.87rem; }
 th, td { padding: 0.15rem 0.6rem; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }

@@ -5,16 +5,22 @@ JSON report, the page in a real browser, and `rjctl top` beside a program that r
 Usage: reading_test.py TARGET CLANG BROWSER   (environment: see harness.py)
 """
 import collections
+import contextlib
 import csv
+import fcntl
 import gzip
 import html.parser
 import io
 import json
+import os
 import pathlib
+import pty
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -334,6 +340,59 @@ class Counted(unittest.TestCase):
             values = [int(a[column]) for a, _, table in dom.rows if table == "sites" and column in a]
             self.assertEqual(len(values), len(self.counts(self.waves)))
             self.assertEqual(values, sorted(values, reverse=down), fragment)
+
+
+    def test_top_on_a_terminal(self):
+        """Each table is drawn over the last one, and fits."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 9, 60, 0, 0))
+        top = subprocess.Popen([str(harness.RJCTL), "--socket", str(self.daemon.control_socket),
+                                "--color", "never", "top", "--interval", "0.1", "--count", "2",
+                                "--attachment", self.waves], stdout=theirs)
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            while data := os.read(ours, 65536):
+                text += data
+        os.close(ours)
+        self.assertEqual(top.wait(timeout=30), 0)
+        before, *screens = text.decode().split("\x1b[H\x1b[J")
+        self.assertEqual((before, len(screens)), ("", 2))
+        for screen in screens:
+            lines = screen.replace("\r\n", "\n").split("\n")
+            self.assertLessEqual(len(lines), 9)
+            self.assertLessEqual(max(len(line) for line in lines), 60)
+            self.assertRegex(lines[1], "^PER SECOND +COUNT")
+            self.assertGreater(len(lines), 4)
+
+
+class UserProbe(unittest.TestCase):
+    def test_every_word_is_handed_on(self):
+        """A user's probe with two words, of which the first stays 0."""
+        probe = harness.BUILD / "tests/patch/probes" / f"{TARGET}.hip.15.o"
+        with tempfile.TemporaryDirectory(prefix="rjdbi-e2e-") as folder, \
+                harness.daemon(CONFIG) as daemon:
+            manifest, file = pathlib.Path(folder) / "manifest", pathlib.Path(folder) / "profile"
+            manifest.write_text(harness.run(
+                [harness.RJCTL, "infer", probe, "--entry", "misaligned", "--arguments",
+                 "address,telemetry"]).stdout)
+            daemon.ctl("attach", "--kernel", "*VectorAdd*", "--sites", "global", "--probe-object",
+                       probe, "--probe-manifest", manifest)
+            daemon.run_program("vector_add", "5000", target=TARGET, timeout=600)
+            words = [[int(w) for w in c["words"]] for c in daemon.json("report")["counts"]]
+            self.assertEqual(words, [[0, 5000]] * 3)
+            rows = csv.DictReader(io.StringIO(daemon.ctl("report", "-o", "csv").stdout))
+            self.assertEqual([(r["unit"], r["words"]) for r in rows],
+                             [("probe:misaligned", "0 5000")] * 3)
+            daemon.ctl("export", "--format", "pprof", "--output-file", file)
+            profile = fields(gzip.decompress(file.read_bytes()))
+            strings = [s.decode() for s in profile[6]]
+            self.assertEqual([strings[fields(t)[1][0]] for t in profile[1]],
+                             ["probe:misaligned", "probe:misaligned.1"])
+            self.assertEqual([packed(fields(s)[2]) for s in profile[2]], [[0, 5000]] * 3)
+            folded = daemon.ctl("export", "--format", "folded")
+            self.assertEqual(folded.stdout, "")
+            self.assertIn("3 places have further words", folded.stderr)
 
 
 class Hostile(unittest.TestCase):
