@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "agent/hsa_api.h"
+
 namespace rjdbi::agent {
 namespace {
 
@@ -57,6 +59,7 @@ Runtime::Runtime(Config c)
       live_client(config, &LoadedThroughText),
       watcher(*this) {
   live_client.BorrowSessionsOf(client);
+  if (config.live) client.set_follows([] { return Live().complete(); });
 }
 
 Runtime* Runtime::Existing() noexcept {

@@ -24,7 +24,8 @@ constexpr int64_t kWatchMs = 30'000;
 constexpr int64_t kFirstLetGoMs = 20;
 constexpr int64_t kLastLetGoMs = 10'000;
 constexpr int64_t kFirstPauseNs = 250 * kNsPerMs;
-constexpr int64_t kLongestPauseNs = 10'000 * kNsPerMs;
+// How seldom a daemon that is away is tried, DaemonClient sees to.
+constexpr int64_t kLongestPauseNs = 2'000 * kNsPerMs;
 constexpr int64_t kGapDeliveryNs = 2'000 * kNsPerMs;
 
 constexpr int kGrpcUnimplemented = 12;
@@ -64,6 +65,7 @@ void Watcher::Run() {
       Pause(kFirstPauseNs);
     }
   }
+  if (unanswered_) runtime_.gaps.Record(std::move(*unanswered_));
 }
 
 bool Watcher::Round() {
@@ -111,6 +113,7 @@ bool Watcher::Apply(const WatchAnswer& answer) {
     }
     if (stopping_ || !Ask(object, answer)) return false;
   }
+  unanswered_.reset();
   NotePlainQueues(answer);
   if (runtime_.gaps.HasPending()) runtime_.reporter.DeliverGaps(kGapDeliveryNs, /*charge=*/false);
   return true;
@@ -141,38 +144,35 @@ bool Watcher::Ask(const LoadedObject& object, const WatchAnswer& answer) {
   } while (fault.kind == FaultKind::kInterrupted && !stopping_);
   if (stopping_) return false;
   if (!fault.ok()) {
-    const bool gone = fault.kind == FaultKind::kUnreachable || fault.kind == FaultKind::kDeadline;
-    // What a daemon that is away says of one object it says of all, again and again.
-    if (!gone || failed_generation_ != answer.generation) {
-      NoteFailure(object, header.load_id, answer, GapKindOf(fault),
-                  "beside the loaded object: " + fault.detail);
+    Gap gap{.kind = GapKindOf(fault),
+            .has_digest = true,
+            .digest = object.digest,
+            .size = object.size,
+            .origin = object.origin,
+            .detail = "beside the loaded object: " + fault.detail,
+            .unix_ns = 0,
+            .load_id = header.load_id};
+    // A daemon that is away is asked again: a gap only if nothing comes of that.
+    if (fault.kind == FaultKind::kUnreachable) {
+      unanswered_ = std::move(gap);
+      return false;
     }
-    if (gone) failed_generation_ = answer.generation;
-    return !gone;
+    const bool late = fault.kind == FaultKind::kDeadline;
+    // What a daemon that is late says of one object it says of all, again and again.
+    if (!late || failed_generation_ != answer.generation) runtime_.gaps.Record(std::move(gap));
+    if (late) {
+      failed_generation_ = answer.generation;
+      return false;
+    }
+    // Not asked about again before the attachments change. The gap is one of the load that
+    // was asked for: what is loaded already stays as it is.
+    runtime_.loaded.SetGeneration(object.load_id, answer.generation, session_);
+    return true;
   }
   const uint64_t generation = decision.generation != 0 ? decision.generation : answer.generation;
   runtime_.beside.Apply(object, std::move(decision), header.load_id);
   runtime_.loaded.SetGeneration(object.load_id, generation, session_);
   return true;
-}
-
-// Not asked about again before the attachments change. The gap is one of the load that was
-// asked for: what is loaded already stays as it is.
-void Watcher::NoteFailure(const LoadedObject& object, uint64_t load_id, const WatchAnswer& answer,
-                          GapKind kind, std::string detail) {
-  RecordGap(runtime_,
-            Gap{.kind = kind,
-                .has_digest = true,
-                .digest = object.digest,
-                .size = object.size,
-                .origin = object.origin,
-                .detail = {},
-                .unix_ns = 0,
-                .load_id = load_id},
-            kind, std::move(detail));
-  if (kind != GapKind::kDaemonUnreachable && kind != GapKind::kDeadlineExceeded) {
-    runtime_.loaded.SetGeneration(object.load_id, answer.generation, session_);
-  }
 }
 
 void Watcher::NotePlainQueues(const WatchAnswer& answer) {

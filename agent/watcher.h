@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "agent/loaded_objects.h"
 #include "agent/types.h"
@@ -47,8 +48,6 @@ class Watcher {
   bool Apply(const WatchAnswer& answer);
   // False: it makes no sense to ask about others now.
   bool Ask(const LoadedObject& object, const WatchAnswer& answer);
-  void NoteFailure(const LoadedObject& object, uint64_t load_id, const WatchAnswer& answer,
-                   GapKind kind, std::string detail);
   void NotePlainQueues(const WatchAnswer& answer);
   // At most so long; ends early when woken.
   void Pause(int64_t ns);
@@ -69,7 +68,8 @@ class Watcher {
   uint64_t session_ = 0;  // number of the session that in_place_ belongs to
   int64_t pause_ns_ = 0;
   int64_t let_go_ms_ = 0;
-  uint64_t failed_generation_ = 0;  // that a gap of a failing daemon was recorded for
+  uint64_t failed_generation_ = 0;  // that a gap of a late daemon was recorded for
+  std::optional<Gap> unanswered_;   // that a daemon that is away has left; it is asked again
   bool plain_queues_noted_ = false;
 };
 

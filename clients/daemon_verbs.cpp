@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "clients/files.h"
 #include "clients/html_report.h"
+#include "absl/strings/str_join.h"
 #include "clients/live_effect.h"
 #include "clients/record_report.h"
 #include "clients/report_rows.h"
@@ -179,41 +180,86 @@ void PrintCoverage(const Output& out, const v1::GetCoverageReply& reply, bool al
 int CoverageExit(const v1::GetCoverageReply& reply) {
   const v1::Coverage& total = reply.total();
   const uint64_t done = contract::DoneSites(total);
-  const bool vacuous =
-      reply.unmatched_attachments_size() > 0 || !FindVacuous(reply.coverage()).empty();
-  if (done == 0 || vacuous) return kRefused;
-  const bool whole =
-      done == total.requested() && Gaps(reply) == 0 && reply.refused_objects_size() == 0;
+  if (done == 0 || !FindVacuous(reply).empty()) return kRefused;
+  const bool whole = done == total.requested() && Gaps(reply) == 0 &&
+                     reply.refused_objects_size() == 0 && reply.pending_processes().empty();
   return whole ? kOk : kPartial;
 }
 
-void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply) {
-  std::vector<Vacuous> vacuous = FindVacuous(reply.coverage());
-  for (const std::string& id : reply.unmatched_attachments()) {
-    const bool listed =
-        std::any_of(vacuous.begin(), vacuous.end(), [&](const Vacuous& v) { return v.id == id; });
-    if (!listed) vacuous.push_back({id, 0, 0, ""});
-  }
-  v1::GetStatusReply status;
+namespace {
+
+// Of all that rjdbid knows.
+std::vector<std::string> KernelNames(ControlClient& client) {
   v1::ListKernelsReply kernels;
+  std::vector<std::string> names;
+  if (!client.ListKernels({}, kernels).ok()) return names;
+  for (const v1::KernelSummary& kernel : kernels.kernels()) names.push_back(kernel.name());
+  return names;
+}
+
+// What was probably meant by a glob that matches none of them.
+std::string NearKernels(const std::string& glob, const std::vector<std::string>& names) {
+  return names.empty() ? "rjdbid has not been sent a code object with kernels"
+                       : Printable(contract::DidYouMean(contract::ClosestKernels(glob, names)));
+}
+
+}  // namespace
+
+void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply) {
+  const auto& pending = reply.pending_processes();
+  for (const auto& [id, n] : std::map<std::string, uint32_t>(pending.begin(), pending.end())) {
+    context.out.Warn(absl::StrCat(Printable(id), " is pending in ", n,
+                                  n == 1 ? " process that has" : " processes that have",
+                                  " not taken it over yet (rjctl status: applying)"));
+  }
+  const std::vector<Vacuous> vacuous = FindVacuous(reply);
+  v1::GetStatusReply status;
   ControlClient client(context.control_socket);
   if (vacuous.empty() || !client.GetStatus({}, status).ok()) return;
+  std::optional<std::vector<std::string>> names;
   for (const Vacuous& v : vacuous) {
     for (const v1::Attachment& attachment : status.attachments()) {
       if (attachment.id() != v.id) continue;
       std::string hint;
-      if (v.kernels == 0 && v.left_out.empty() &&
-          (kernels.kernels_size() > 0 || client.ListKernels({}, kernels).ok())) {
-        std::vector<std::string> names;
-        for (const v1::KernelSummary& kernel : kernels.kernels()) names.push_back(kernel.name());
-        hint = names.empty() ? "rjdbid has not been sent a code object with kernels"
-                             : contract::DidYouMean(contract::ClosestKernels(
-                                   attachment.spec().kernel_glob(), names));
+      if (v.kernels == 0 && v.left_out.empty()) {
+        if (!names) names = KernelNames(client);
+        hint = NearKernels(attachment.spec().kernel_glob(), *names);
       }
-      WarnVacuous(context.out, v, attachment.spec(), Printable(hint));
+      WarnVacuous(context.out, v, attachment.spec(), hint);
     }
   }
 }
+
+namespace {
+
+// What an attachment has come to in processes that have taken it over. No such kernel yet is
+// no fault: they may load one. That it matches kernels and is nowhere in them is one.
+int TakenOver(const Context& context, ControlClient& client, const v1::AttachmentSpec& spec,
+              const v1::GetCoverageReply& coverage) {
+  const v1::Coverage& total = coverage.total();
+  const std::vector<Vacuous> vacuous = FindVacuous(coverage);
+  if (vacuous.empty() && total.requested() > 0) {
+    context.out.Note(absl::StrCat(contract::DoneSites(total), " of ",
+                                  Count(total.requested(), "site"),
+                                  spec.mode() == v1::MODE_DRYRUN ? " judged" : " attached",
+                                  " in what processes have loaded; see rjctl coverage"));
+  }
+  for (const Vacuous& v : vacuous) {
+    if (v.kernels > 0 || !v.left_out.empty()) {
+      WarnVacuous(context.out, v, spec, v.requested > 0 ? "see rjctl why-not-attached" : "");
+      return kRefused;
+    }
+    const std::string near = coverage.refused_objects_size() > 0
+                                 ? "code objects were refused as a whole, see rjctl coverage"
+                                 : NearKernels(spec.kernel_glob(), KernelNames(client));
+    context.out.Warn(absl::StrCat(Printable(v.id), " has no effect yet: no kernel that is loaded ",
+                                  "matches '", Printable(spec.kernel_glob()), "'",
+                                  near.empty() ? "" : "; ", near));
+  }
+  return kOk;
+}
+
+}  // namespace
 
 int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
   v1::AttachRequest request;
@@ -227,17 +273,22 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
     return kRefused;
   }
   // It exists from here on, whatever becomes of the wait.
-  if (!context.out.json()) context.out.Print(reply.attachment().id() + "\n");
-  const auto sessions = ConcernedSessions(client, reply.attachment().id());
-  if (!sessions.ok()) return context.out.Fail(sessions.status());
+  const std::string& id = reply.attachment().id();
+  if (!context.out.json()) context.out.Print(id + "\n");
+  const auto fail = [&](const absl::Status& s) {
+    return context.out.Fail(
+        absl::Status(s.code(), absl::StrCat(s.message(), " (", id, " is attached)")));
+  };
+  const auto sessions = ConcernedSessions(client, id);
+  if (!sessions.ok()) return fail(sessions.status());
   const auto effect = WaitForEffect(client, *sessions, std::chrono::seconds(wait_s));
-  if (!effect.ok()) return context.out.Fail(effect.status());
+  if (!effect.ok()) return fail(effect.status());
   v1::GetCoverageReply coverage;
   if (!sessions->empty()) *reply.mutable_live() = *effect;
   if (effect->current() > 0) {
     v1::GetCoverageRequest about;
-    about.set_attachment_id(reply.attachment().id());
-    if (absl::Status s = client.GetCoverage(about, coverage); !s.ok()) return context.out.Fail(s);
+    about.set_attachment_id(id);
+    if (absl::Status s = client.GetCoverage(about, coverage); !s.ok()) return fail(s);
     *reply.mutable_coverage() = coverage.total();
   }
   if (context.out.json()) context.out.Json(reply);
@@ -246,15 +297,9 @@ int Attach(const Context& context, const v1::AttachmentSpec& spec, int wait_s) {
                                 Printable(spec.probe()), " at ", Printable(spec.sites()),
                                 " of kernels ", Printable(spec.kernel_glob()), ", ", Target(spec),
                                 "; code objects loaded from now on are affected"));
-  if (const std::string text = EffectText(*effect); !text.empty()) context.out.Note(text);
-  if (coverage.total().requested() > 0) {
-    const v1::Coverage& total = coverage.total();
-    context.out.Note(absl::StrCat(total.attached() + total.degraded(), " of ",
-                                  Count(total.requested(), "site"),
-                                  " attached in what processes have loaded; see rjctl coverage"));
-  }
-  if (effect->current() > 0) WarnVacuousIn(context, coverage);
-  return kOk;
+  const bool probes = !dry && contract::DoneSites(coverage.total()) > 0;
+  if (const std::string text = EffectText(*effect, probes); !text.empty()) context.out.Note(text);
+  return effect->current() > 0 ? TakenOver(context, client, spec, coverage) : kOk;
 }
 
 int Detach(const Context& context, const std::vector<std::string>& ids, bool all, int wait_s) {
@@ -264,28 +309,39 @@ int Detach(const Context& context, const std::vector<std::string>& ids, bool all
     v1::GetStatusReply status;
     if (absl::Status s = client.GetStatus({}, status); !s.ok()) return context.out.Fail(s);
     for (const v1::Attachment& a : status.attachments()) wanted.push_back(a.id());
+    if (wanted.empty()) context.out.Note("Nothing is attached.");
   }
   std::set<std::string> concerned;
   v1::DetachReply all_replies;
+  const auto fail = [&](const absl::Status& s) {
+    const auto& done = all_replies.detached();
+    return context.out.Fail(
+        done.empty()
+            ? s
+            : absl::Status(s.code(), absl::StrCat(s.message(),
+                                                  " (detached: ", absl::StrJoin(done, ", "), ")")));
+  };
   for (const std::string& id : wanted) {
     if (auto sessions = ConcernedSessions(client, id); sessions.ok()) concerned.merge(*sessions);
     v1::DetachRequest request;
     request.set_attachment_id(id);
     v1::DetachReply reply;
-    if (absl::Status s = client.Detach(request, reply); !s.ok()) return context.out.Fail(s);
+    if (absl::Status s = client.Detach(request, reply); !s.ok()) return fail(s);
     context.out.Note(absl::StrCat("detached ", id));
+    all_replies.add_detached(id);
     all_replies.mutable_live()->set_patched_at_load(
         std::max(all_replies.live().patched_at_load(), reply.live().patched_at_load()));
     all_replies.mutable_live()->set_loaded_before(
         std::max(all_replies.live().loaded_before(), reply.live().loaded_before()));
   }
   auto effect = WaitForEffect(client, concerned, std::chrono::seconds(wait_s));
-  if (!effect.ok()) return context.out.Fail(effect.status());
+  if (!effect.ok()) return fail(effect.status());
   effect->set_patched_at_load(all_replies.live().patched_at_load());
   effect->set_loaded_before(all_replies.live().loaded_before());
   all_replies.clear_live();
   if (effect->ByteSizeLong() > 0) *all_replies.mutable_live() = *effect;
-  if (const std::string text = EffectText(*effect); !text.empty()) context.out.Note(text);
+  const std::string text = EffectText(*effect, /*takes_effect=*/true);
+  if (!text.empty()) context.out.Note(text);
   if (context.out.json()) context.out.Json(all_replies);
   return kOk;
 }
@@ -517,10 +573,7 @@ const v1::GetCoverageReply& CoverageIn(const v1::GetReportReply& reply) { return
 
 // The answer is empty because of --kernel, perhaps of a slip in it.
 void NoteNoKernelAsked(const Context& context, ControlClient& client, const std::string& glob) {
-  v1::ListKernelsReply kernels;
-  if (!client.ListKernels({}, kernels).ok()) return;
-  std::vector<std::string> names;
-  for (const v1::KernelSummary& kernel : kernels.kernels()) names.push_back(kernel.name());
+  const std::vector<std::string> names = KernelNames(client);
   const std::string near = contract::DidYouMean(contract::ClosestKernels(glob, names));
   context.out.Note(absl::StrCat("note: nothing is known of kernels that '", Printable(glob),
                                 "' matches; ", near.empty() ? "" : Printable(near) + " ",

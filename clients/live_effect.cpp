@@ -30,13 +30,20 @@ absl::StatusOr<v1::LiveEffect> WaitForEffect(ControlClient& client,
                                              const std::set<std::string>& sessions,
                                              std::chrono::seconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
+  int64_t started = 0;
   while (true) {
     v1::LiveEffect effect;
     if (sessions.empty()) return effect;
     v1::GetStatusReply status;
     if (absl::Status s = client.GetStatus({}, status); !s.ok()) return s;
+    if (started != 0 && status.started_unix_ns() != started) {
+      return absl::UnavailableError("rjdbid was restarted during the wait; see rjctl status");
+    }
+    started = status.started_unix_ns();
+    effect.set_ended(static_cast<uint32_t>(sessions.size()));
     for (const v1::Session& session : status.sessions()) {
       if (session.closed_unix_ns() != 0 || sessions.count(session.id()) == 0) continue;
+      effect.set_ended(effect.ended() - 1);
       if (session.live() == v1::LIVE_CURRENT) {
         effect.set_current(effect.current() + 1);
       } else if (session.live() == v1::LIVE_APPLYING) {
@@ -50,11 +57,12 @@ absl::StatusOr<v1::LiveEffect> WaitForEffect(ControlClient& client,
   }
 }
 
-std::string EffectText(const v1::LiveEffect& effect) {
+std::string EffectText(const v1::LiveEffect& effect, bool takes_effect) {
   std::vector<std::string> parts;
   if (effect.current() > 0) {
-    parts.push_back(absl::StrCat("in effect in ", Processes(effect.current()), " from the next ",
-                                 "dispatch on"));
+    parts.push_back(takes_effect ? absl::StrCat("in effect in ", Processes(effect.current()),
+                                                " from the next dispatch on")
+                                 : absl::StrCat("taken over by ", Processes(effect.current())));
   }
   if (effect.applying() > 0) {
     parts.push_back(absl::StrCat("on its way to ", Processes(effect.applying()), " (see status)"));
@@ -64,6 +72,9 @@ std::string EffectText(const v1::LiveEffect& effect) {
                                  " cannot follow while running: what they load from now on is "
                                  "affected (those follow that were started by rjctl run, or with "
                                  "the agent in HSA_TOOLS_LIB)"));
+  }
+  if (effect.ended() > 0) {
+    parts.push_back(absl::StrCat(Processes(effect.ended()), " ended meanwhile"));
   }
   if (effect.patched_at_load() > 0) {
     parts.push_back(absl::StrCat(Processes(effect.patched_at_load()),

@@ -16,13 +16,14 @@ namespace rjdbi::clients {
 absl::StatusOr<std::set<std::string>> ConcernedSessions(ControlClient& client,
                                                         const std::string& attachment);
 // Waits until those that follow changes have taken over the newest, at most so long.
-// Processes that end meanwhile are left out.
+// UNAVAILABLE, too, when rjdbid is restarted meanwhile: its sessions are others then.
 absl::StatusOr<v1::LiveEffect> WaitForEffect(ControlClient& client,
                                              const std::set<std::string>& sessions,
                                              std::chrono::seconds patience);
 // For people: "in effect in 2 processes from the next dispatch on; ...". "": no process is
-// concerned.
-std::string EffectText(const v1::LiveEffect& effect);
+// concerned. `takes_effect`: there is something in those that have taken it over, as far as
+// is known.
+std::string EffectText(const v1::LiveEffect& effect, bool takes_effect);
 
 }  // namespace rjdbi::clients
 

@@ -61,6 +61,18 @@ CLI::Validator OneOrMore() {
       "");
 }
 
+// CLI11's own says that a text which is no number is "not in range".
+CLI::Validator Between(int least, int most) {
+  return CLI::Validator(
+      [least, most](std::string& text) {
+        int number = 0;
+        const bool ok = absl::SimpleAtoi(text, &number) && number >= least && number <= most;
+        return ok ? std::string()
+                  : absl::StrCat("'", text, "' is no number from ", least, " to ", most);
+      },
+      "");
+}
+
 CLI::App* Verb(CLI::App& app, Arguments& a, const char* name, const char* help,
                std::function<int(const Context&)> run) {
   CLI::App* verb = app.add_subcommand(name, help);
@@ -97,7 +109,7 @@ void AddWait(CLI::App* verb, Arguments& a) {
   verb->add_option("--wait", a.wait_s,
                    "How long to wait for running processes to follow (default 10; 0: not at all)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0, 3600));
+      ->check(Between(0, 3600));
 }
 
 void AddAttach(CLI::App& app, Arguments& a) {
@@ -145,6 +157,9 @@ void AddAttach(CLI::App& app, Arguments& a) {
       "--allow-sabotage", [&a] { a.spec.set_allow_sabotage(true); },
       "Consent to wrong results (the daemon has to consent too)");
   AddWait(verb, a);
+  verb->footer(
+      "Exit code 3: refused, or at no site of the kernels that running processes have loaded. "
+      "0 while it waits for processes or kernels.");
 }
 
 void AddFilter(CLI::App* verb, Arguments& a) {
@@ -324,7 +339,7 @@ void AddRunAndAdmit(CLI::App& app, Arguments& a) {
   verb->add_option("--deadline-ms", a.run.deadline_ms,
                    "How long the program may wait for the daemon in total (default 30000)")
       ->type_name("MS")
-      ->check(CLI::Range(1, 600000));
+      ->check(Between(1, 600000));
   verb->add_option("--agent-socket", a.run.agent_socket, "Where the agent finds rjdbid")
       ->type_name("PATH");
   verb->add_option("--attach", a.run.attach, std::string("Attach for this run: ") + kSpecHelp)
@@ -434,7 +449,7 @@ void AddProbes(CLI::App& app, Arguments& a) {
   verb->add_option("--telemetry-words", p.telemetry_words,
                    "64-bit words per site (default as many as it uses)")
       ->type_name("N")
-      ->check(CLI::Range(1, static_cast<int>(contract::kMaxTelemetryWords)));
+      ->check(Between(1, static_cast<int>(contract::kMaxTelemetryWords)));
 }
 
 void AddOpcodes(CLI::App& app, Arguments& a) {

@@ -1,11 +1,13 @@
 // See the header.
 #include "clients/vacuous.h"
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "contract/coverage.h"
 #include "contract/natural_order.h"
+#include "contract/render.h"
 
 namespace rjdbi::clients {
 namespace {
@@ -23,7 +25,8 @@ std::string Why(const Vacuous& vacuous, const v1::AttachmentSpec& spec) {
   }
   return absl::StrCat(vacuous.requested == 1
                           ? "its one site was refused"
-                          : absl::StrCat("all of its ", vacuous.requested, " sites were refused"));
+                          : absl::StrCat("all of its ", vacuous.requested, " sites were refused"),
+                      vacuous.reasons.empty() ? "" : absl::StrCat(" (", vacuous.reasons, ")"));
 }
 
 }  // namespace
@@ -32,6 +35,7 @@ std::vector<Vacuous> FindVacuous(const google::protobuf::RepeatedPtrField<v1::Co
   struct Sum {
     uint64_t kernels = 0, requested = 0, done = 0;
     std::string left_out;
+    google::protobuf::RepeatedPtrField<v1::ReasonCount> refused;
   };
   std::map<std::string, Sum, contract::NaturalOrder> sums;
   for (const v1::Coverage& row : coverage) {
@@ -41,12 +45,29 @@ std::vector<Vacuous> FindVacuous(const google::protobuf::RepeatedPtrField<v1::Co
     if (row.kernel().empty() && !row.refused().empty()) {
       sum.left_out = row.refused(0).constraint_id();
     }
+    sum.refused.MergeFrom(row.refused());
     sum.done += contract::DoneSites(row);
   }
   std::vector<Vacuous> vacuous;
   for (const auto& [id, sum] : sums) {
-    if (sum.done == 0) vacuous.push_back({id, sum.kernels, sum.requested, sum.left_out});
+    if (sum.done != 0) continue;
+    vacuous.push_back(
+        {id, sum.kernels, sum.requested, sum.left_out, contract::ReasonList(sum.refused)});
   }
+  return vacuous;
+}
+
+std::vector<Vacuous> FindVacuous(const v1::GetCoverageReply& reply) {
+  std::vector<Vacuous> vacuous = FindVacuous(reply.coverage());
+  for (const std::string& id : reply.unmatched_attachments()) {
+    const bool listed =
+        std::any_of(vacuous.begin(), vacuous.end(), [&](const Vacuous& v) { return v.id == id; });
+    if (!listed) vacuous.push_back({id, 0, 0, "", ""});
+  }
+  vacuous.erase(
+      std::remove_if(vacuous.begin(), vacuous.end(),
+                     [&](const Vacuous& v) { return reply.pending_processes().contains(v.id); }),
+      vacuous.end());
   return vacuous;
 }
 

@@ -9,6 +9,7 @@
 
 #include "clients/output.h"
 #include "rjdbi/v1/contract.pb.h"
+#include "rjdbi/v1/control.pb.h"
 
 namespace rjdbi::clients {
 
@@ -17,10 +18,14 @@ struct Vacuous {
   uint64_t kernels = 0;    // that it matched
   uint64_t requested = 0;  // sites, every one refused
   std::string left_out;    // the constraint that keeps it out of whole objects
+  std::string reasons;     // that sites were refused for: "RJD-B001 x3, ..."
 };
 
 // Of the attachments with coverage, in the order of their ids.
 std::vector<Vacuous> FindVacuous(const google::protobuf::RepeatedPtrField<v1::Coverage>& coverage);
+// Those that matched no kernel included; not those that running processes have yet to take
+// over (pending_processes).
+std::vector<Vacuous> FindVacuous(const v1::GetCoverageReply& reply);
 
 // "warning: a1 is vacuous, it attached nowhere: no kernel matches 'x'; ..." `hint`: what
 // was probably meant, or how to see what there is.

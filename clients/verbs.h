@@ -154,7 +154,8 @@ int OpcodesProfile(const Context& context, const OpcodesOptions& options);
 
 // 0, 3 or 4: see rjctl(1).
 int CoverageExit(const v1::GetCoverageReply& reply);
-// Attachments in the reply that attached nowhere, with what was probably meant.
+// Attachments in the reply that attached nowhere, with what was probably meant, and those
+// that running processes have not taken over yet.
 void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply);
 // The records that a report's counts are about.
 v1::GetRecordsRequest RecordsOf(const v1::GetReportRequest& request);

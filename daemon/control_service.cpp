@@ -67,6 +67,28 @@ std::vector<LoadRecord> InPlaceFirst(std::vector<LoadRecord> loads) {
   return loads;
 }
 
+// A process that is about to take one attachment over may have had another for long: then
+// some load of it was decided for that one.
+void FillPending(const LiveSessions& sessions, const std::string& session_prefix,
+                 const std::vector<v1::Attachment>& attachments, const LedgerView& view,
+                 Current& current, v1::GetCoverageReply& reply) {
+  std::set<std::pair<std::string, std::string>> taken_over;  // session, attachment
+  for (const LoadRecord& load : view.loads) {
+    if (load.question == nullptr) continue;
+    for (const std::string& id : load.question->ids) taken_over.insert({load.session_id, id});
+  }
+  for (const auto& [session, state] : sessions) {
+    const auto& [info, live] = state;
+    if (live != v1::LIVE_APPLYING || !absl::StartsWith(session, session_prefix)) continue;
+    for (const v1::Attachment& attachment : attachments) {
+      if (MatchesProcess(attachment.spec(), info.executable, info.pid) &&
+          taken_over.count({session, attachment.id()}) == 0 && current.Wants(attachment.id())) {
+        ++(*reply.mutable_pending_processes())[attachment.id()];
+      }
+    }
+  }
+}
+
 v1::Violation NothingAsked(const std::string& observed, const std::string& message) {
   return contract::MakeViolation(contract::id::kNothingAsked, observed, "", {}, message);
 }
@@ -167,6 +189,16 @@ grpc::Status ControlService::Detach(grpc::ServerContext* context, const v1::Deta
   return ToGrpc(status);
 }
 
+LiveSessions ControlService::LiveStates() const {
+  LiveSessions states;
+  for (const auto& [id, in_place] : state_.ledger.InPlace()) {
+    const auto& [info, generation] = in_place;
+    const bool current = generation == state_.WatchAnswer(info).generation();
+    states[id] = {info, current ? v1::LIVE_CURRENT : v1::LIVE_APPLYING};
+  }
+  return states;
+}
+
 grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
                                        v1::GetStatusReply* reply) {
   std::optional<v1::AttachmentSpec> concerning;
@@ -186,17 +218,15 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     attachment.mutable_spec()->clear_probe_object();  // large, and its manifest names it
     *reply->add_attachments() = std::move(attachment);
   }
-  const auto in_place = state_.ledger.InPlace();
+  const auto live = LiveStates();
   for (auto& session : state_.ledger.Sessions()) {
     if (concerning &&
         (session.closed_unix_ns() != 0 ||
          !MatchesProcess(*concerning, session.executable(), static_cast<pid_t>(session.pid())))) {
       continue;
     }
-    if (const auto found = in_place.find(session.id()); found != in_place.end()) {
-      const auto& [info, generation] = found->second;
-      session.set_live(generation == state_.WatchAnswer(info).generation() ? v1::LIVE_CURRENT
-                                                                           : v1::LIVE_APPLYING);
+    if (const auto found = live.find(session.id()); found != live.end()) {
+      session.set_live(found->second.second);
     }
     *reply->add_sessions() = std::move(session);
   }
@@ -508,8 +538,8 @@ bool ControlService::AttachmentKnown(const std::string& id) const {
 }
 
 template <typename Request>
-void ControlService::FillCoverage(const Request& request, const LedgerView& view,
-                                  v1::GetCoverageReply& reply) const {
+void ControlService::FillCoverage(const Request& request, const LiveSessions& live,
+                                  const LedgerView& view, v1::GetCoverageReply& reply) const {
   struct Part {
     std::string sha256;
     v1::Coverage coverage;
@@ -560,6 +590,7 @@ void ControlService::FillCoverage(const Request& request, const LedgerView& view
       reply.add_unmatched_attachments(attachment.id());
     }
   }
+  FillPending(live, request.session_id(), state_.attachments.All(), view, current, reply);
   for (const std::string& id : current.detached()) reply.add_detached_attachments(id);
 }
 
@@ -567,14 +598,16 @@ grpc::Status ControlService::GetCoverage(grpc::ServerContext*,
                                          const v1::GetCoverageRequest* request,
                                          v1::GetCoverageReply* reply) {
   if (absl::Status s = CheckNames(*request); !s.ok()) return ToGrpc(s);
+  const LiveSessions live = LiveStates();
   const LedgerView view = state_.ledger.View(request->session_id());
-  FillCoverage(*request, view, *reply);
+  FillCoverage(*request, live, view, *reply);
   return grpc::Status::OK;
 }
 
 grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReportRequest* request,
                                        v1::GetReportReply* reply) {
   if (absl::Status s = CheckNames(*request); !s.ok()) return ToGrpc(s);
+  const LiveSessions live = LiveStates();
   const LedgerView view = state_.ledger.View(request->session_id());
   Current current(state_.attachments, request->include_detached(), request->attachment_id());
   const auto add = [&](const v1::SiteCount& count) {
@@ -605,7 +638,7 @@ grpc::Status ControlService::GetReport(grpc::ServerContext*, const v1::GetReport
   for (const LoadRecord& load : view.loads) {
     if (load.records != nullptr && load.in_place()) add_losses(load.records->Losses(), &load);
   }
-  FillCoverage(*request, view, *reply->mutable_coverage());
+  FillCoverage(*request, live, view, *reply->mutable_coverage());
   return grpc::Status::OK;
 }
 

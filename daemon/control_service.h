@@ -6,13 +6,19 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "daemon/daemon_state.h"
 #include "daemon/gpu_inventory.h"
 #include "rjdbi/v1/control.grpc.pb.h"
 
 namespace rjdbi::daemon {
+
+// Open sessions, in hex, that follow attachments: whether they have the newest ones.
+using LiveSessions = std::map<std::string, std::pair<SessionInfo, v1::LiveState>>;
 
 class ControlService final : public v1::Control::Service {
  public:
@@ -38,9 +44,11 @@ class ControlService final : public v1::Control::Service {
                           v1::GetRecordsReply*) override;
 
  private:
-  // Request: GetCoverageRequest or GetReportRequest, whose filters are the same.
+  LiveSessions LiveStates() const;
+  // Request: GetCoverageRequest or GetReportRequest, whose filters are the same. `live` is
+  // of before the view: what a process has taken over by then is in it.
   template <typename Request>
-  void FillCoverage(const Request& request, const LedgerView& view,
+  void FillCoverage(const Request& request, const LiveSessions& live, const LedgerView& view,
                     v1::GetCoverageReply& reply) const;
   template <typename Request>
   absl::Status CheckNames(const Request& request) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -59,6 +60,7 @@ absl::StatusOr<SessionInfo> Ledger::Open(const PeerIdentity& peer,
   session.summary.set_uid(peer.uid);
   session.summary.set_executable(session.info.executable);
   session.summary.set_opened_unix_ns(UnixNanos());
+  if (request.follows()) session.generation = 0;
   return session.info;
 }
 
@@ -114,8 +116,11 @@ absl::Status Ledger::RecordLoad(const std::string& session_id, const v1::ObjectH
   if (decision != nullptr) load.record.counters.resize(decision->record.counter_count());
 
   // One more image of an object that is loaded already is not one more object.
-  if (!header.beside()) session.summary.set_code_objects(session.summary.code_objects() + 1);
-  if (decision != nullptr && decision->verdict() == v1::PATCHED) {
+  const bool patched_now = decision != nullptr && decision->verdict() == v1::PATCHED;
+  const auto [object_loaded, first] = session.objects.try_emplace(
+      header.beside() ? header.beside_load_id() : header.load_id(), false);
+  if (first) session.summary.set_code_objects(session.summary.code_objects() + 1);
+  if (patched_now && !std::exchange(object_loaded->second, true)) {
     session.summary.set_patched(session.summary.patched() + 1);
   }
   if (objects_.size() >= kMaxObjects && objects_.count(hex) == 0) objects_.erase(objects_.begin());

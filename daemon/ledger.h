@@ -96,9 +96,10 @@ class Ledger {
     SessionInfo info;
     PeerIdentity peer;
     std::map<uint64_t, Load> loads;
+    std::map<uint64_t, bool> objects;    // that it has loaded, by load: has it been patched?
     std::deque<v1::Gap> gaps;            // the newest; the total is in the summary
     bool earlier_loads = false;          // it has asked about one that is not in `loads`
-    std::optional<uint64_t> generation;  // in place; absent: it does not follow changes
+    std::optional<uint64_t> generation;  // in place, 0: none; absent: it does not follow
     std::shared_ptr<RateLimit> rate = std::make_shared<RateLimit>();  // of its records
   };
   OriginPtr MakeOrigin(const SessionState& session, const LoadRecord& load) const;

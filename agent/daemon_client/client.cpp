@@ -73,6 +73,10 @@ Fault Translate(Fault fault) {
   return fault;
 }
 
+bool MeansNoSession(const Fault& fault) {
+  return fault.kind == FaultKind::kRemote && fault.grpc_status == kGrpcNotFound;
+}
+
 bool MeansGone(const Fault& fault) {
   return fault.kind == FaultKind::kUnreachable || fault.kind == FaultKind::kDeadline ||
          fault.kind == FaultKind::kProtocol;
@@ -140,6 +144,10 @@ Fault DaemonClient::Probe() {
 
 Fault DaemonClient::MayTry(bool charge) {
   bool waived = backoff_waived_.exchange(false);
+  // The lender has found the daemon again.
+  if (lender_ && lender_->session_open() && lender_->session_number() != session_number_) {
+    waived = true;
+  }
   if (state_ == State::kGone && MonotonicNs() < next_try_ns_ && !waived) return gone_why_;
   bool may_wait = !charge || !BudgetSpent();
   if (state_ == State::kProbing || (state_ == State::kGone && !may_wait)) {
@@ -177,7 +185,9 @@ Fault DaemonClient::StartOpenSession(Deadline deadline) {
   Drop();
   connection_ = std::make_unique<Http2Connection>();
   if (Fault f = connection_->Connect(config_.socket_path); !f.ok()) return f;
-  WireBytes request = EncodeOpenSession(DescribeProcess(loaded_through_()));
+  ProcessInfo process = DescribeProcess(loaded_through_());
+  process.follows = follows_ && follows_();
+  WireBytes request = EncodeOpenSession(process);
   if (Fault f = connection_->StartCall("/rjdbi.v1.Admission/OpenSession", deadline); !f.ok()) {
     return f;
   }
@@ -239,17 +249,22 @@ template <typename F>
 Fault DaemonClient::InSession(Deadline deadline, F&& call) {
   // A session that was lent ends with the lender's.
   if (lender_ && session_open_ && session_number_ != lender_->session_number()) Drop();
-  bool reused = session_open_;
+  const bool reused = session_open_;
   if (!reused) {
     if (Fault f = OpenSession(deadline); !f.ok()) return f;
   }
   Fault fault = call();
-  bool stale = fault.kind == FaultKind::kUnreachable ||
-               (fault.kind == FaultKind::kRemote && fault.grpc_status == kGrpcNotFound);
-  session_stale_ = fault.kind == FaultKind::kRemote && fault.grpc_status == kGrpcNotFound;
-  if (!reused || !stale) return fault;
+  if (reused && fault.kind == FaultKind::kUnreachable) {
+    if (Fault f = OpenSession(deadline); !f.ok()) return f;
+    fault = call();
+  }
+  session_stale_ = MeansNoSession(fault);
+  // The lender may not have noticed yet that what it lends has ended.
+  if (!session_stale_ || (!reused && !lender_)) return fault;
   if (Fault f = OpenSession(deadline); !f.ok()) return f;
-  return call();
+  fault = call();
+  session_stale_ = MeansNoSession(fault);
+  return fault;
 }
 
 Fault DaemonClient::Unary(const char* method, const WireBytes& request, Deadline deadline,

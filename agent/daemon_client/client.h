@@ -53,6 +53,8 @@ class DaemonClient {
   // for what would keep the lender busy for long. `lender` must outlive this. Before
   // the first call.
   void BorrowSessionsOf(DaemonClient& lender) { lender_ = &lender; }
+  // Asked at each session's start: whether this process is going to call Watch.
+  void set_follows(bool (*follows)()) { follows_ = follows; }
   // Waiting ends early, with FaultKind::kInterrupted, once this descriptor is readable.
   void set_wake_fd(int fd) { wake_fd_ = fd; }
   // Counts the sessions that this client has had: another number, another session.
@@ -107,8 +109,8 @@ class DaemonClient {
   // Runs `call(deadline)` with the lock, the back-off and the budget observed.
   template <typename F>
   Fault Guarded(int64_t patience_ns, bool charge, F&& call);
-  // Runs `call()` within an open session; once more in a new one when the daemon
-  // has been restarted.
+  // Runs `call()` within an open session; again in a new one when the daemon has been
+  // restarted.
   template <typename F>
   Fault InSession(Deadline deadline, F&& call);
 
@@ -137,6 +139,7 @@ class DaemonClient {
 
   const Config& config_;
   std::string (*loaded_through_)();
+  bool (*follows_)() = nullptr;
   DaemonClient* lender_ = nullptr;
   int wake_fd_ = -1;
 

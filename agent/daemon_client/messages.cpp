@@ -374,6 +374,7 @@ WireBytes EncodeOpenSession(const ProcessInfo& process) {
   message.command_line = Encoder(&command_line);
   message.agent_version = Encoder(&version);
   message.loaded_through = Encoder(&through);
+  message.follows = process.follows;
   return Encode(rjdbi_v1_OpenSessionRequest_fields, &message);
 }
 

@@ -26,6 +26,7 @@ struct ProcessInfo {
   std::string command_line;
   std::string agent_version;
   std::string loaded_through;
+  bool follows = false;  // it is going to call Watch
 };
 
 struct ObjectHeader {

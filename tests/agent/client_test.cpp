@@ -214,6 +214,56 @@ TEST_F(ClientTest, UnknownSessionIsReopenedOnce) {
   EXPECT_EQ(daemon.sessions(), 2);
 }
 
+// A session that is lent may have ended without the lender's having noticed.
+TEST_F(ClientTest, ASessionThatWasLentIsReopenedByTheLender) {
+  Script script;
+  script.knows_watch = true;
+  script.decision.set_verdict(v1::ORIGINAL_NOT_SELECTED);
+  FakeDaemon daemon(socket_.path(), script);
+  testing::LiveState live;
+  live.generation = 7;
+  daemon.SetLive(live);
+  ASSERT_EQ(AdmitSmall(), FaultKind::kNone);
+  for (int round = 0; round < 2; ++round) {
+    DaemonClient borrower(config_, &Through);
+    borrower.BorrowSessionsOf(*client_);
+    daemon.ForgetSessions();
+    if (round == 0) {
+      WatchAnswer answer;
+      const Fault fault = borrower.Watch(0, 0, 0, &answer);
+      EXPECT_TRUE(fault.ok()) << fault.detail;
+      EXPECT_EQ(answer.generation, 7u);
+    } else {
+      const std::string object = Object(5000);
+      ObjectHeader header;
+      header.size = object.size();
+      Decision decision;
+      const Fault fault = borrower.Admit(
+          header, {reinterpret_cast<const uint8_t*>(object.data()), object.size()}, &decision);
+      EXPECT_TRUE(fault.ok()) << fault.detail;
+    }
+    EXPECT_EQ(daemon.sessions(), 2 + round);
+    EXPECT_EQ(borrower.session_number(), client_->session_number());
+  }
+}
+
+TEST_F(ClientTest, ADaemonThatKnowsNoSessionIsNotAskedForever) {
+  Script script;
+  script.admit_status = 5;
+  FakeDaemon daemon(socket_.path(), script);
+  EXPECT_EQ(AdmitSmall(), FaultKind::kRemote);
+  DaemonClient borrower(config_, &Through);
+  borrower.BorrowSessionsOf(*client_);
+  const std::string object = Object(5000);
+  ObjectHeader header;
+  header.size = object.size();
+  Decision decision;
+  const Fault fault = borrower.Admit(
+      header, {reinterpret_cast<const uint8_t*>(object.data()), object.size()}, &decision);
+  EXPECT_EQ(fault.kind, FaultKind::kRemote);
+  EXPECT_EQ(daemon.sessions(), 2);
+}
+
 // ---- Stalls and closes: one delay, bounded ----
 
 struct PointCase {

@@ -275,7 +275,9 @@ class FakeDaemon::Connection {
           }
           stream.live.reset();
           if (request.header().beside()) stream.live = daemon_.live_;
+          closing_ = stream.live && stream.live->hang_up;
         }
+        if (closing_) return;
         if (!NeedBytes(stream)) return Decide(id, stream);
         v1::AdmitReply reply;
         reply.mutable_need_bytes();

@@ -59,6 +59,7 @@ struct LiveState {
   v1::AdmitDecision decision;  // about images beside
   std::string image;
   bool need_bytes = false;
+  bool hang_up = false;  // instead of an answer
   int admit_status = 0;
 };
 

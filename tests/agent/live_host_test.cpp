@@ -248,6 +248,7 @@ TEST_F(LiveHostTest, AttachAndDetachTakeEffectAtTheNextDispatch) {
     EXPECT_EQ(daemon_->headers()[1].beside_load_id(), daemon_->headers()[0].load_id());
     EXPECT_EQ(host->Finish(), 0);
     EXPECT_EQ(daemon_->sessions(), 1);
+    EXPECT_TRUE(daemon_->opened().at(0).follows());
     EXPECT_EQ(daemon_->closed_sessions(), 1);
     EXPECT_EQ(Gaps(), "");
   }
@@ -524,6 +525,27 @@ TEST_F(LiveHostTest, TheDaemonGoesAndAnotherComes) {
   EXPECT_EQ(host->Finish(), 0);
 }
 
+TEST_F(LiveHostTest, AnOutageIsAGapOnlyIfNothingComesOfTheRepeats) {
+  for (const bool comes_back : {true, false}) {
+    Begin(Original());
+    auto host = Start();
+    LiveState live = Counting(original_, 2);
+    live.hang_up = true;
+    daemon_->SetLive(live);
+    // The load, and two images beside it, each asked about on a connection that was open
+    // already and on a new one.
+    EXPECT_TRUE(Eventually([&] { return daemon_->headers().size() >= 4; }));
+    EXPECT_EQ(Gaps(), "");
+    EXPECT_EQ(host->Say("run 1"), "right 1 wrong 0");
+    if (comes_back) {
+      Set(Counting(original_, 2));
+      EXPECT_EQ(host->Say("run 1"), "right 0 wrong 1");
+    }
+    EXPECT_EQ(host->Finish(), 0);
+    EXPECT_THAT(Gaps(), comes_back ? ::testing::IsEmpty() : HasSubstr("GAP_DAEMON_UNREACHABLE"));
+  }
+}
+
 TEST_F(LiveHostTest, ASessionThatIsForgottenIsOpenedAgain) {
   auto host = Start();
   daemon_->ForgetSessions();
@@ -630,6 +652,7 @@ TEST_F(LiveHostTest, SwitchedOffNothingIsWatched) {
   EXPECT_EQ(host->Say("flood 200"), "right 200 wrong 0");
   EXPECT_EQ(host->Finish(), 0);
   EXPECT_TRUE(daemon_->watches().empty());
+  EXPECT_FALSE(daemon_->opened().at(0).follows());
   EXPECT_EQ(daemon_->connections(), 1);
 }
 
@@ -639,6 +662,7 @@ TEST_F(LiveHostTest, WithoutTheToolsTableNothingIsWatched) {
   EXPECT_EQ(host->Say("flood 200"), "right 200 wrong 0");
   EXPECT_EQ(host->Finish(), 0);
   EXPECT_TRUE(daemon_->watches().empty());
+  EXPECT_FALSE(daemon_->opened().at(0).follows());
 }
 
 }  // namespace

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,6 +29,7 @@ namespace rjdbi::tests {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -588,6 +592,160 @@ TEST_F(WithDaemon, ADryRunIsNotCalledVacuous) {
   EXPECT_EQ(json.total().dry_run(), 2u);
 }
 
+// A process that follows attachments while it runs, as the agent does.
+class Follower {
+ public:
+  explicit Follower(const Daemon& daemon) : agent_(daemon.agent_socket()) {
+    agent_.follows = true;
+    EXPECT_TRUE(agent_.Open().ok());
+    EXPECT_TRUE(agent_.Admit(CodeObject(), 1).status.ok());
+  }
+  ~Follower() { Stop(); }
+  void Follow() {
+    stop_ = false;
+    thread_ = std::thread([this] { Run(); });
+  }
+  void Stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  Agent& agent() { return agent_; }
+
+ private:
+  void Run() {
+    const std::string object = CodeObject();
+    while (!stop_) {
+      v1::WatchReply now;
+      if (!agent_.Watch(seen_, 50, &now).ok()) return;
+      if (now.generation() == seen_) continue;
+      v1::ObjectHeader header = agent_.HeaderFor(object, ++load_id_);
+      header.set_beside(true);
+      header.set_beside_load_id(1);
+      if (agent_.Admit(header, object).status.ok()) seen_ = now.generation();
+    }
+  }
+  Agent agent_;
+  std::thread thread_;
+  std::atomic<bool> stop_{false};
+  uint64_t load_id_ = 1, seen_ = 0;
+};
+
+TEST_F(WithDaemon, AProcessThatHasNotAskedYetIsWaitedForAndPending) {
+  Follower process(daemon_);
+  const ProgramResult waited = Ctl({"attach", "--kernel", "add_one", "--sites", "global_store*",
+                                    "--probe", "count-waves", "--wait", "1"});
+  EXPECT_EQ(waited.exit_code, 0) << "waiting is no fault";
+  EXPECT_EQ(waited.out, "a1\n");
+  EXPECT_THAT(waited.err, HasSubstr("on its way to 1 process"));
+  EXPECT_THAT(waited.err, Not(HasSubstr("cannot follow")));
+  for (const char* verb : {"coverage", "report"}) {
+    const ProgramResult result = Ctl({verb});
+    EXPECT_EQ(result.exit_code, 3) << verb;
+    EXPECT_THAT(result.err, HasSubstr("a1 is pending in 1 process that has not taken it over"));
+    EXPECT_THAT(result.err, Not(HasSubstr("vacuous")));
+  }
+  const auto coverage = Parse<v1::GetCoverageReply>(Ctl({"coverage", "-o", "json"}).out);
+  EXPECT_EQ(coverage.pending_processes().at("a1"), 1u);
+
+  process.Follow();
+  const ProgramResult next = Ctl({"attach", "--kernel", "add_one", "--sites", "global_load*",
+                                  "--probe", "count-waves", "--wait", "60"});
+  EXPECT_EQ(next.exit_code, 0);
+  EXPECT_THAT(next.err, HasSubstr("in effect in 1 process from the next dispatch on"));
+  EXPECT_THAT(next.err, HasSubstr("1 of 1 site attached"));
+  const ProgramResult result = Ctl({"coverage"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  // It has both, and comes to a third one no more: pending, and the counts go on.
+  process.Stop();
+  daemon_.Attach("lds_sum", "ds_*", "count-waves");
+  const ProgramResult partial = Ctl({"coverage"});
+  EXPECT_EQ(partial.exit_code, 4);
+  EXPECT_THAT(partial.err, HasSubstr("a3 is pending in 1 process"));
+}
+
+TEST_F(WithDaemon, AttachingWithoutEffectHasAnExitCode) {
+  Follower process(daemon_);
+  process.Follow();
+  const auto attach = [&](const std::string& kernel, const std::string& sites,
+                          std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"attach",  "--kernel",    kernel,   "--sites", sites,
+                                          "--probe", "count-waves", "--wait", "60"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Ctl(arguments);
+  };
+  const ProgramResult refused = attach("lds_sum", "ds_*", {"--max-injected-instructions", "1"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_EQ(refused.out, "a1\n") << "it was made";
+  EXPECT_THAT(refused.err, ContainsRegex("a1 is vacuous, it attached nowhere: .*refused "
+                                         "\\(RJD-B[0-9]+ x[0-9]+\\)"));
+  EXPECT_THAT(refused.err, HasSubstr("taken over by 1 process"));
+  EXPECT_THAT(refused.err, Not(HasSubstr("in effect")));
+  const ProgramResult nothing = attach("lds_sum", "mfma");
+  EXPECT_EQ(nothing.exit_code, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("a2 is vacuous, it attached nowhere: 'mfma' selects no "));
+  EXPECT_THAT(nothing.err, Not(HasSubstr("in effect")));
+  // Such a kernel may be loaded yet.
+  const ProgramResult none = attach("ads_one", "ds_*");
+  EXPECT_EQ(none.exit_code, 0);
+  EXPECT_THAT(none.err, HasSubstr("a3 has no effect yet: no kernel that is loaded matches "
+                                  "'ads_one'; did you mean 'add_one'?"));
+  EXPECT_THAT(none.err, Not(HasSubstr("in effect in")));
+  EXPECT_THAT(none.err, Not(HasSubstr("vacuous")));
+  const ProgramResult dry = attach("add_one", "global_store*", {"--mode", "dryrun"});
+  EXPECT_EQ(dry.exit_code, 0);
+  EXPECT_THAT(dry.err, HasSubstr("taken over by 1 process"));
+  EXPECT_THAT(dry.err, HasSubstr("1 of 1 site judged"));
+  // Elsewhere: no process is concerned.
+  EXPECT_EQ(attach("lds_sum", "mfma", {"--process", "another"}).exit_code, 0);
+}
+
+TEST_F(WithDaemon, AProcessThatEndsDuringTheWaitIsSaid) {
+  Follower process(daemon_);
+  ProgramResult attached;
+  std::thread attaching([&] {
+    attached = Ctl({"attach", "--kernel", "add_one", "--sites", "global_store*", "--probe",
+                    "count-waves", "--wait", "60"});
+  });
+  EXPECT_TRUE(Eventually([&] { return daemon_.Status().attachments_size() == 1; }));
+  usleep(500'000);  // it has begun to wait
+  EXPECT_TRUE(process.agent().Close().ok());
+  attaching.join();
+  EXPECT_EQ(attached.exit_code, 0);
+  EXPECT_THAT(attached.err, HasSubstr("1 process ended meanwhile"));
+}
+
+TEST_F(WithDaemon, ARestartDuringTheWaitIsSaid) {
+  Follower process(daemon_);
+  ProgramResult attached;
+  std::thread attaching([&] {
+    attached = Ctl({"-o", "json", "attach", "--kernel", "add_one", "--sites", "global_store*",
+                    "--probe", "count-waves", "--wait", "60"});
+  });
+  EXPECT_TRUE(Eventually([&] { return daemon_.Status().attachments_size() == 1; }));
+  usleep(500'000);
+  daemon_.Stop(SIGKILL);
+  attaching.join();
+  EXPECT_EQ(attached.exit_code, 5);
+  EXPECT_THAT(attached.out, HasSubstr("(a1 is attached)"));
+}
+
+TEST_F(WithDaemon, DetachSaysWhatIsDetached) {
+  const ProgramResult none = Ctl({"detach", "--all"});
+  EXPECT_EQ(none.exit_code, 0);
+  EXPECT_THAT(none.err, HasSubstr("Nothing is attached."));
+  daemon_.Attach("*", "ds_*", "nop");
+  daemon_.Attach("*", "ds_*", "nop");
+  daemon_.Attach("*", "ds_*", "nop");
+  const auto reply = Parse<v1::DetachReply>(Ctl({"-o", "json", "detach", "a1", "a3"}).out);
+  EXPECT_THAT(reply.detached(), ElementsAre("a1", "a3"));
+  const ProgramResult some = Ctl({"-o", "json", "detach", "a2", "zz"});
+  EXPECT_EQ(some.exit_code, 2);
+  EXPECT_THAT(some.out, HasSubstr("(detached: a2)"));
+  EXPECT_EQ(daemon_.Status().attachments_size(), 0);
+  EXPECT_EQ(Parse<v1::DetachReply>(Ctl({"-o", "json", "detach", "--all"}).out).detached_size(), 0);
+}
+
 TEST(Offline, ModesAndReductions) {
   const TemporaryFolder folder;
   const std::string input = folder.path() + "/in.co", image = folder.path() + "/out.co";
@@ -1145,7 +1303,7 @@ TEST(Offline, InferWritesNothingThatIsRefused) {
   std::string many = "telemetry";
   for (int i = 0; i < 40; ++i) many += ",1";
   const std::vector<Case> cases = {
-      {{"--arguments", "telemetry", "--telemetry-words", "513"}, "not in range 1 to 512"},
+      {{"--arguments", "telemetry", "--telemetry-words", "513"}, "no number from 1 to 512"},
       {{"--arguments", "telemetry", "--telemetry-words", "0"}, "--telemetry-words"},
       {{"--arguments", many}, "would be passed on the stack"},
       {{"--arguments", "telemetry,,7"}, "argument 2 is empty"},
@@ -1377,6 +1535,11 @@ TEST(Offline, MessagesArePlain) {
   EXPECT_THAT(Rjctl({"frob"}).err, HasSubstr("unknown verb 'frob'"));
   EXPECT_THAT(Rjctl({"explain", "rjd-b003"}).out, HasSubstr("RJD-B003: "));
   EXPECT_THAT(Rjctl({"explain", "RJD-B003"}).out, HasSubstr("--max-injected-instructions"));
+  for (const char* wait : {"abc", "1.5", "-1", "3601", "99999999999999999999"}) {
+    const ProgramResult result = Rjctl({"detach", "--all", "--wait", wait});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat("'", wait, "' is no number from 0 to 3600")));
+  }
   const ProgramResult none = Rjctl({"--socket", "/nonexistent", "status"});
   EXPECT_EQ(none.err,
             "error: no rjdbid answers on /nonexistent: there is no such socket\n"

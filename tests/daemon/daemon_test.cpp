@@ -282,6 +282,53 @@ TEST(Live, WatchersHearOfChangesThatConcernThem) {
   EXPECT_NE(again.generation(), none.generation());
 }
 
+// For a while after a restart of either side: it has not asked yet.
+TEST(Live, WhoIsGoingToFollowIsKnownBeforeItAsks) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  Agent agent(daemon.agent_socket()), other(daemon.agent_socket());
+  agent.follows = true;
+  ASSERT_TRUE(agent.Open().ok());
+  ASSERT_TRUE(other.Open().ok());
+  ASSERT_EQ(daemon.Status().sessions_size(), 2);
+  EXPECT_EQ(daemon.Status().sessions(0).live(), v1::LIVE_APPLYING);
+  EXPECT_EQ(daemon.Status().sessions(1).live(), v1::LIVE_STATE_UNSPECIFIED);
+  const std::string id = daemon.Attach("add_one", "global_store*", "count-waves").attachment().id();
+  const auto pending = [&] {
+    const auto report = daemon.Report();
+    const auto& processes = report.coverage().pending_processes();
+    return std::map<std::string, uint32_t>(processes.begin(), processes.end());
+  };
+  EXPECT_EQ(pending(), (std::map<std::string, uint32_t>{{id, 1}}));
+  ASSERT_EQ(agent.Admit(CodeObject(), 1).decision.verdict(), v1::PATCHED);
+  EXPECT_TRUE(pending().empty()) << "it has loaded something with it in place";
+  const std::string more = daemon.Attach("*", "ds_*", "count-waves").attachment().id();
+  EXPECT_EQ(pending(), (std::map<std::string, uint32_t>{{more, 1}}));
+  v1::WatchReply now;
+  ASSERT_TRUE(agent.Watch(0, 0, &now).ok());
+  ASSERT_TRUE(agent.Watch(now.generation(), 0, &now).ok());
+  EXPECT_EQ(daemon.Status().sessions(0).live(), v1::LIVE_CURRENT);
+  EXPECT_TRUE(pending().empty());
+}
+
+// After a restart a process asks about objects that the daemon never saw it load.
+TEST(Live, ObjectsAreCountedByWhatIsLoaded) {
+  Daemon daemon;
+  ASSERT_TRUE(daemon.Start()) << daemon.log();
+  daemon.Attach("add_one", "global_store*", "count-waves");
+  Agent agent(daemon.agent_socket());
+  ASSERT_TRUE(agent.Open().ok());
+  const std::string object = CodeObject();
+  for (uint64_t load_id = 11; load_id < 14; ++load_id) {
+    v1::ObjectHeader header = agent.HeaderFor(object, load_id);
+    header.set_beside(true);
+    header.set_beside_load_id(3);
+    ASSERT_EQ(agent.Admit(header, object).decision.verdict(), v1::PATCHED);
+    EXPECT_EQ(daemon.Status().sessions(0).code_objects(), 1u);
+    EXPECT_EQ(daemon.Status().sessions(0).patched(), 1u);
+  }
+}
+
 TEST(Live, WaitsEnd) {
   Daemon daemon;
   ASSERT_TRUE(daemon.Start()) << daemon.log();

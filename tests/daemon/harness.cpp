@@ -290,6 +290,7 @@ absl::Status Agent::Open(uint32_t pid) {
   request.set_pid(pid);
   request.set_executable("/opt/test/program");
   request.set_agent_version("test");
+  request.set_follows(follows);
   v1::OpenSessionReply reply;
   const grpc::Status status = connection_->stub->OpenSession(&context, request, &reply);
   session_id = reply.session_id();

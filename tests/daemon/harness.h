@@ -105,6 +105,7 @@ class Agent {
   // Sends a header and, when asked for, half of the bytes; leaves the call open.
   void BeginAdmission(const std::string& bytes);
 
+  bool follows = false;  // what Open says
   std::string session_id;
   uint32_t report_interval_ms = 0;
 

@@ -2,6 +2,7 @@
 """Attach to a HIP program that runs, count, detach: it computes the same all the time,
 its variables are shared by both forms of its kernel, and exactly the launches between
 attaching and detaching are counted."""
+import os
 import signal
 import subprocess
 import sys
@@ -139,7 +140,8 @@ class Live(unittest.TestCase):
                 # It is in place already: nothing else is loaded for it.
                 while daemon.json("status")["sessions"][0].get("live") != "LIVE_CURRENT":
                     time.sleep(0.02)
-                self.assertEqual(daemon.json("status")["sessions"][0]["patched"], "1")
+                loads = {c["loadId"] for c in daemon.json("report")["counts"]}
+                self.assertEqual(len(loads), 1, loads)
                 reply = self.attach(daemon, "global_store* or flat_store*", "count-waves")
                 self.in_effect(reply)
                 host.launch(3)
@@ -179,21 +181,51 @@ class Live(unittest.TestCase):
                 host.launch(2)
 
     def test_the_daemon_goes_and_comes_back(self):
-        """Attachments survive; the process goes on, and follows again."""
+        """Attachments survive; the process goes on, and follows again. As soon as it has
+        connected again it is waited for."""
         with harness.daemon() as daemon, Host(daemon) as host:
             host.launch(1)
+            kept = self.attach(daemon, "global_store* or flat_store*", "count-waves")
+            self.in_effect(kept)
             daemon.stop(signal.SIGKILL)
             host.launch(2)
             daemon.start()
             end = time.monotonic() + 90
-            while not any(s.get("live") == "LIVE_CURRENT"
-                          for s in daemon.json("status").get("sessions", [])):
-                self.assertLess(time.monotonic(), end, daemon.json("status"))
-                time.sleep(0.1)
-            reply = self.attach(daemon, "global_store* or flat_store*", "count-lanes")
+            while not daemon.json("status").get("sessions"):
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            reply = self.attach(daemon, "global_store* or flat_store*", "count-lanes",
+                                "--wait", "60")
             self.in_effect(reply)
             host.launch(3)
             self.settled(daemon, reply["attachment"]["id"], 3 * ITEMS)
+            session = daemon.json("status")["sessions"][0]
+            self.assertEqual((session["codeObjects"], session["patched"]), ("1", "1"), session)
+            # What went wrong meanwhile has been repeated.
+            self.assertFalse(daemon.json("coverage").get("gaps"))
+
+    def test_a_stopped_process_is_pending(self):
+        with harness.daemon() as daemon, Host(daemon) as host:
+            host.launch(1)
+            pid = int(daemon.json("status")["sessions"][0]["pid"])
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                reply = self.attach(daemon, "global_store* or flat_store*", "count-lanes",
+                                    "--wait", "1")
+                self.assertEqual(reply["live"], {"applying": 1})
+                first = reply["attachment"]["id"]
+                coverage = daemon.json("coverage", ok=(3,))
+                self.assertEqual(coverage["pendingProcesses"], {first: 1})
+                said = daemon.ctl("report", check=False).stderr
+                self.assertIn(f"{first} is pending in 1 process", said)
+                self.assertNotIn("vacuous", said)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            reply = self.attach(daemon, "global_store* or flat_store*", "count-waves")
+            self.in_effect(reply)
+            self.assertNotIn("pendingProcesses", daemon.json("coverage"))
+            host.launch(2)
+            self.settled(daemon, first, 2 * ITEMS)
 
 
 if __name__ == "__main__":
