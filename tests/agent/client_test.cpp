@@ -249,6 +249,7 @@ TEST_F(ClientTest, ASessionThatWasLentIsReopenedByTheLender) {
 
 TEST_F(ClientTest, ADaemonThatKnowsNoSessionIsNotAskedForever) {
   Script script;
+  script.decision.set_verdict(v1::ORIGINAL_NOT_SELECTED);
   script.admit_status = 5;
   FakeDaemon daemon(socket_.path(), script);
   EXPECT_EQ(AdmitSmall(), FaultKind::kRemote);
