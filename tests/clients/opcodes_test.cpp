@@ -292,6 +292,11 @@ TEST(OpcodeInvariants, TheHardwaresOwnOddityIsRemarkedOn) {
   ASSERT_THAT(Names(remarks), ElementsAre("shadowed-slot"));
   EXPECT_EQ(remarks[0].slot(), 43u);
   EXPECT_THAT(remarks[0].violation().observed(), HasSubstr("slot 42"));
+  // The other way round the second has opcodes left to take.
+  std::string turned = Engine("mariana dve").match;
+  for (size_t i = 0; i < 16; ++i) std::swap(turned[42 * 16 + i], turned[43 * 16 + i]);
+  PutWord(turned, 42 * 16, 0xe3);
+  EXPECT_THAT(RemarkOnOpcodeBlob(Read(turned)), IsEmpty());
   std::string match = Engine("mariana pe").match, descriptors = Engine("mariana pe").descriptors;
   PutWord(match, 15 * 16, 0x107);
   PutWord(descriptors, 15 * 128 + 0x14, 0);
