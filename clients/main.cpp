@@ -73,6 +73,19 @@ CLI::Validator Between(int least, int most) {
       "");
 }
 
+// CLI11's Range takes "nan" for a number in it.
+CLI::Validator Seconds() {
+  static constexpr double kLeast = 0.05, kMost = 3600;
+  return CLI::Validator(
+      [](std::string& text) {
+        double seconds = 0;
+        const bool ok = absl::SimpleAtod(text, &seconds) && seconds >= kLeast && seconds <= kMost;
+        return ok ? std::string()
+                  : absl::StrCat("'", text, "' is not between ", kLeast, " and ", kMost);
+      },
+      "");
+}
+
 CLI::App* Verb(CLI::App& app, Arguments& a, const char* name, const char* help,
                std::function<int(const Context&)> run) {
   CLI::App* verb = app.add_subcommand(name, help);
@@ -287,7 +300,7 @@ void AddQueries(CLI::App& app, Arguments& a) {
   AddBy(verb, a);
   verb->add_option("--interval", a.top.interval_s, "Between two looks (default 1)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.05, 3600.0));
+      ->check(Seconds());
   verb->add_option("--count", a.top.count, "End after so many intervals")
       ->type_name("N")
       ->check(OneOrMore());

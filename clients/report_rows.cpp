@@ -187,7 +187,7 @@ void PrintReportCsv(const Output& out, const std::vector<const CountRow*>& rows,
                      "made_room"}));
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& [key, sum] = *rows[i];
-    const auto record = [&](uint64_t number) {
+    const auto record = [&sum = sum](uint64_t number) {
       return sum.has_records ? absl::StrCat(number) : std::string();
     };
     out.Print(CsvLine({ranked ? absl::StrCat(ranks[i]) : "",

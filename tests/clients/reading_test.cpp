@@ -297,6 +297,34 @@ TEST_F(Reading, CountsOfDifferentThingsAreNotStacked) {
               HasSubstr(" 6400\n"));
 }
 
+TEST_F(Reading, SlipsAreUsageErrors) {
+  const TemporaryFolder folder;
+  const std::vector<std::vector<std::string>> slips = {
+      {"export"},
+      {"export", "--format", "svg"},
+      {"export", "--format", "folded", "--output-file", folder.path() + "/no/such"},
+      {"export", "--format", "folded", "--attachment", "a9"},
+      {"report", "--html", folder.path() + "/no/such"},
+      {"report", "--html", folder.path() + "/page", "--attachment", "a9"},
+      {"top", "--attachment", "a9"},
+      {"top", "--interval", "0"},
+      {"top", "--count", "0"}};
+  for (const std::vector<std::string>& slip : slips) {
+    const ProgramResult result = Ctl(slip);
+    EXPECT_EQ(result.exit_code, 2) << absl::StrJoin(slip, " ");
+    EXPECT_EQ(result.out, "") << absl::StrJoin(slip, " ");
+  }
+  // Nothing has been counted: that is said, and what is written can be read.
+  const ProgramResult folded = Ctl({"export", "--format", "folded"});
+  EXPECT_EQ(folded.exit_code, 3);
+  EXPECT_EQ(folded.out, "");
+  EXPECT_THAT(folded.err, HasSubstr("0 sites requested"));
+  pprof::Profile profile;
+  ASSERT_TRUE(profile.ParseFromString(Gunzip(Ctl({"export", "--format", "pprof"}).out)));
+  EXPECT_EQ(profile.sample_type_size(), 1);
+  EXPECT_EQ(profile.sample_size(), 0);
+}
+
 TEST_F(Reading, ProfilesHoldEveryCount) {
   daemon_.Attach("add_one", "global_load*", "count-waves");
   daemon_.Attach("add_one", "global_store*", "count-lanes");
