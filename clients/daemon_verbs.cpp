@@ -205,6 +205,11 @@ std::string NearKernels(const std::string& glob, const std::vector<std::string>&
 
 }  // namespace
 
+void NoteDetachedIn(const Context& context, const v1::GetCoverageReply& reply,
+                    const Filter& filter) {
+  NoteDetached(context.out, reply.detached_attachments(), filter.all || !filter.attachment.empty());
+}
+
 void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply) {
   const auto& pending = reply.pending_processes();
   for (const auto& [id, n] : std::map<std::string, uint32_t>(pending.begin(), pending.end())) {
@@ -597,8 +602,7 @@ int Query(const Context& context, const Filter& filter,
     context.out.Json(reply);
   } else {
     if (s = print(client, reply); !s.ok()) return context.out.Fail(s);
-    NoteDetached(context.out, coverage.detached_attachments(),
-                 filter.all || !filter.attachment.empty());
+    NoteDetachedIn(context, coverage, filter);
     if (!filter.kernel.empty() && coverage.coverage().empty()) {
       NoteNoKernelAsked(context, client, filter.kernel);
     }
@@ -646,6 +650,7 @@ int ReportPage(const Context& context, const Filter& filter) {
   }
   context.out.Note(absl::StrCat(contract::RenderTotal(reply.coverage().total()), "; ",
                                 Count(Gaps(reply.coverage()), "gap")));
+  NoteDetachedIn(context, reply.coverage(), filter);
   WarnVacuousIn(context, reply.coverage());
   return CoverageExit(reply.coverage());
 }

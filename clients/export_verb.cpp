@@ -85,6 +85,7 @@ int Export(const Context& context, const ExportOptions& options) {
   out.Note(absl::StrCat(contract::RenderTotal(coverage.total()), "; ",
                         static_cast<uint64_t>(coverage.gaps_size()) + coverage.folded_gaps(),
                         " gaps"));
+  NoteDetachedIn(context, coverage, options.filter);
   WarnVacuousIn(context, coverage);
   return CoverageExit(coverage);
 }

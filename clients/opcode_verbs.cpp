@@ -391,6 +391,7 @@ int OpcodesProfile(const Context& context, const OpcodesOptions& options) {
           "help: rjctl attach --kernel GLOB --sites '*' --probe block-count, then run the program");
     }
   }
+  NoteDetachedIn(context, report.coverage(), options.filter);
   WarnVacuousIn(context, report.coverage());
   if (sites == 0) return kRefused;
   const bool whole = profile.uncovered().empty() && profile.gaps() == 0 &&

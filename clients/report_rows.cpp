@@ -118,6 +118,10 @@ Ranking RankingOf(const v1::GetReportReply& reply, const v1::GetStatusReply& sta
         absl::StrCat(unobserved, " of ", Sites(coverage.total().requested()),
                      " that were asked for are not counted, and any of them could be above those "
                      "that are");
+  } else if (!coverage.pending_processes().empty()) {
+    ranking.why_not =
+        "running processes have not taken over all attachments yet (rjctl status: applying), and "
+        "what they run meanwhile is not counted";
   } else if (gaps + objects > 0) {
     ranking.why_not =
         absl::StrCat("code objects ran unobserved (gaps: ", gaps, ", refused: ", objects,

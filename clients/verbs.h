@@ -157,6 +157,9 @@ int CoverageExit(const v1::GetCoverageReply& reply);
 // Attachments in the reply that attached nowhere, with what was probably meant, and those
 // that running processes have not taken over yet.
 void WarnVacuousIn(const Context& context, const v1::GetCoverageReply& reply);
+// Says so when detached attachments have left something that `filter` leaves out.
+void NoteDetachedIn(const Context& context, const v1::GetCoverageReply& reply,
+                    const Filter& filter);
 // The records that a report's counts are about.
 v1::GetRecordsRequest RecordsOf(const v1::GetReportRequest& request);
 // Of the filter: what to print, not what was asked. With a ranking: in the order of the

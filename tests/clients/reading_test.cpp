@@ -265,6 +265,25 @@ TEST_F(Reading, AKilledProcessKeepsCountsFromBeingRanked) {
               HasSubstr("not ranked: a process was killed"));
 }
 
+TEST_F(Reading, WhatDetachedAttachmentsLeftIsSaidToBeLeftOut) {
+  const std::string id = daemon_.Attach("add_one", "global_*", "count-waves").attachment().id();
+  Count({100, 300});
+  ASSERT_EQ(Ctl({"detach", id}).exit_code, 0);
+  const std::string page = daemon_.state() + "/page.html";
+  const std::vector<std::vector<std::string>> verbs = {{"report"},
+                                                       {"report", "--html", page},
+                                                       {"export", "--format", "folded"},
+                                                       {"opcodes", "profile", RJDBI_OPCODE_TABLE}};
+  for (std::vector<std::string> verb : verbs) {
+    EXPECT_THAT(Ctl(verb).err, HasSubstr("1 detached attachment has left is not shown (--all)"))
+        << absl::StrJoin(verb, " ");
+    verb.emplace_back("--all");
+    const ProgramResult all = Ctl(verb);
+    EXPECT_EQ(all.exit_code, verb[0] == "opcodes" ? 4 : 0) << absl::StrJoin(verb, " ") << all.err;
+    EXPECT_THAT(all.err, Not(HasSubstr("is not shown"))) << absl::StrJoin(verb, " ");
+  }
+}
+
 TEST_F(Reading, FoldedStacksAddUp) {
   daemon_.Attach("*", "global_*", "count-waves");
   Count({100, 300, 0, 7});
