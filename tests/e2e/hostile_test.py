@@ -461,7 +461,7 @@ class StateFolder(unittest.TestCase):
         self.assertRegex(status.get("stateNote", ""), note)
         self.assertIn("warning: ", daemon.ctl("status").stdout)
         self.assertIn("not survive a restart", daemon.log.read_text())
-        self.assertEqual(daemon.json("detach", "--all"), {})
+        self.assertEqual(daemon.json("detach", "--all"), {"detached": ["a1"]})
 
     def test_full_disk(self):
         with self.mounted("size=64k") as daemon:
